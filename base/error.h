@@ -9,14 +9,16 @@
 #ifndef TRAINER_ERROR_H
 #define TRAINER_ERROR_H
 
-/* A sentence without a final newline. It belongs to the thread that made it and stays readable until
- * that thread makes its next one, so it can be compared with NULL, printed, copied, or handed up. */
+/* A sentence without a final newline. It belongs to the thread that made it and stays readable
+ * until that thread makes its next one, so it can be compared with NULL, printed, copied, or handed
+ * up. */
 typedef const char *Error;
 
 /* Makes an error from a printf format: "%s: 3 labels for 4 images". */
 Error error_make(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same, followed by the place in the source where it arose: for failures that are not the user's. */
+/* The same, followed by the place in the source where it arose: for failures that are not the
+ * user's. */
 Error error_make_at(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

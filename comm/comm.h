@@ -5,14 +5,15 @@
  * were started, and are awaited with device_wait on the event that they return:
  *
  *     Event done;
- *     TRY(comm_all_reduce(comm, gradient, count, COMM_FLOAT, COMM_SUM, device_record(device), &done));
+ *     TRY(comm_all_reduce(comm, gradient, count, COMM_FLOAT, COMM_SUM, device_record(device),
+ * &done));
  *     ...                                      more backward pass
  *     TRY(device_wait(device, &done));         now gradient holds the sum over all ranks
  *
  * An operation that fails (a rank that did not arrive before the deadline, ranks that asked for
- * different things, an error of the transport) gives an Error that names rank, operation and sequence
- * number; the communicator is then of no further use. There are no globals: a test may open all seats
- * of a group as threads of one process.
+ * different things, an error of the transport) gives an Error that names rank, operation and
+ * sequence number; the communicator is then of no further use. There are no globals: a test may
+ * open all seats of a group as threads of one process.
  */
 #ifndef TRAINER_COMM_H
 #define TRAINER_COMM_H
@@ -35,7 +36,8 @@ typedef enum { COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PROD } CommOp;
 
 /* Makes a group of `world` ranks, each with `bytes_per_rank` of a symmetric heap: what is allocated
  * in the same order lies at the same offset on every rank. Called once, before the fork; all memory
- * is one anonymous mapping, so nothing is left behind whoever is killed. NULL and `*error` on failure. */
+ * is one anonymous mapping, so nothing is left behind whoever is killed. NULL and `*error` on
+ * failure. */
 Group *comm_group(CommKind kind, int world, size_t bytes_per_rank, Error *error);
 
 /* Unmaps the group. Each process does this for itself; others are not disturbed. */
@@ -44,10 +46,10 @@ void comm_group_free(Group *group);
 /* Heap bytes that an allocation of `bytes` uses up: for sizing bytes_per_rank. */
 size_t comm_heap_bytes(size_t bytes);
 
-/* Takes seat `rank`. `timeout_s` bounds the wait for other ranks in each operation; time during which
- * the whole group sleeps (between turns) does not count. `background`: a communication thread (called
- * "comm") carries the operations while the caller computes; without it, device_wait does. Collective:
- * returns when NCCL's group is complete; shared memory has nothing to wait for. */
+/* Takes seat `rank`. `timeout_s` bounds the wait for other ranks in each operation; time during
+ * which the whole group sleeps (between turns) does not count. `background`: a communication thread
+ * (called "comm") carries the operations while the caller computes; without it, device_wait does.
+ * Collective: returns when NCCL's group is complete; shared memory has nothing to wait for. */
 Comm *comm_open(Group *group, int rank, Device *device, double timeout_s, bool background,
                 Error *error);
 
@@ -65,10 +67,11 @@ const char *comm_transport(const Comm *comm);
 Error comm_alloc(Comm *comm, size_t bytes, void **memory);
 
 /* Each of these starts an operation once `after` has happened on this rank's device, and gives the
- * event of its completion on every rank. Buffers come from comm_alloc, the same one on every rank. */
+ * event of its completion on every rank. Buffers come from comm_alloc, the same one on every rank.
+ */
 
-/* buffer[i] = op over all ranks of buffer[i], in place. Each element is reduced by one rank, in rank
- * order, and written to all: every rank ends up with the same bits. `count` elements. */
+/* buffer[i] = op over all ranks of buffer[i], in place. Each element is reduced by one rank, in
+ * rank order, and written to all: every rank ends up with the same bits. `count` elements. */
 Error comm_all_reduce(Comm *comm, void *buffer, size_t count, CommType type, CommOp op, Event after,
                       Event *done);
 
@@ -81,8 +84,8 @@ Error comm_broadcast(Comm *comm, void *buffer, size_t count, CommType type, int 
 Error comm_all_gather(Comm *comm, void *to, const void *from, size_t count, CommType type,
                       Event after, Event *done);
 
-/* to [count] = this rank's row of the reduction of everyone's `from` [world, count]. The buffers may
- * not overlap. */
+/* to [count] = this rank's row of the reduction of everyone's `from` [world, count]. The buffers
+ * may not overlap. */
 Error comm_reduce_scatter(Comm *comm, void *to, const void *from, size_t count, CommType type,
                           CommOp op, Event after, Event *done);
 
@@ -91,7 +94,8 @@ Error comm_barrier(Comm *comm);
 
 /* Says that the caller goes on computing: the communication thread may begin what was started.
  * Without it an operation begins, at the latest, in the device_wait for it. That is the quicker way
- * for an operation which the caller awaits at once: it saves waking a thread. NCCL always begins. */
+ * for an operation which the caller awaits at once: it saves waking a thread. NCCL always begins.
+ */
 void comm_in_background(Comm *comm);
 
 /* What one operation did, for the timeline. Host clock, ms. */
@@ -101,16 +105,16 @@ typedef struct CommSpan {
     double done_ms;    /* every rank had finished */
 } CommSpan;
 
-/* Hands over the spans of the operations completed since the last call, oldest first, at most `most`;
- * returns how many. NCCL gives none: it cannot tell waiting from moving. */
+/* Hands over the spans of the operations completed since the last call, oldest first, at most
+ * `most`; returns how many. NCCL gives none: it cannot tell waiting from moving. */
 int comm_take_spans(Comm *comm, CommSpan *spans, int most);
 
 /* Bytes that gradients' operations moved are counted in the device's counters under `kind`
  * (BYTES_PARAMETER_GRADIENTS until this is called). */
 void comm_count_as(Comm *comm, BytesKind kind);
 
-/* The operation in progress or last done: "all_reduce #12"; for the summary after a failure. The text
- * belongs to the communicator. */
+/* The operation in progress or last done: "all_reduce #12"; for the summary after a failure. The
+ * text belongs to the communicator. */
 const char *comm_last_operation(const Comm *comm);
 
 /* --- the devices of one process ----------------------------------------------------------- *
@@ -125,10 +129,11 @@ void peers_close(Peers *peers);
 const char *peers_transport(const Peers *peers);
 
 /* buffers[i][0..count) = buffers[0][0..count) for the first `devices` devices. */
-Error peers_broadcast(Peers *peers, float *const *buffers, int devices, size_t count, BytesKind kind);
+Error peers_broadcast(Peers *peers, float *const *buffers, int devices, size_t count,
+                      BytesKind kind);
 
-/* buffers[0][j] += buffers[1][j] + ... in the order of the devices, for the first `devices` of them.
- * Gradients, so counted as BYTES_PARAMETER_GRADIENTS. */
+/* buffers[0][j] += buffers[1][j] + ... in the order of the devices, for the first `devices` of
+ * them. Gradients, so counted as BYTES_PARAMETER_GRADIENTS. */
 Error peers_reduce(Peers *peers, float *const *buffers, int devices, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
-/* transport.h: what a kind of communicator has to provide. Included by comm.c, the transports (shm.c,
- * nccl.c, ...) and nobody else.
+/* transport.h: what a kind of communicator has to provide. Included by comm.c, the transports
+ * (shm.c, nccl.c, ...) and nobody else.
  */
 #ifndef TRAINER_COMM_TRANSPORT_H
 #define TRAINER_COMM_TRANSPORT_H
@@ -43,11 +43,11 @@ struct Group {
     int world;
     size_t mapped_bytes;
     size_t bytes_per_rank;
-    unsigned char *memory;        /* the mapping: seats (struct Seat, shm.c), the NCCL id, then heaps */
+    unsigned char *memory; /* the mapping: seats (struct Seat, shm.c), the NCCL id, then heaps */
     _Atomic uint32_t *nccl_ready; /* in the mapping: 1 when nccl_id is valid (futex word) */
-    unsigned char *nccl_id;       /* in the mapping: rank 0's ncclUniqueId, published after the fork */
+    unsigned char *nccl_id; /* in the mapping: rank 0's ncclUniqueId, published after the fork */
     void *seats;
-    unsigned char *heaps;         /* in the mapping: [world][bytes_per_rank] */
+    unsigned char *heaps; /* in the mapping: [world][bytes_per_rank] */
 };
 
 struct Comm {

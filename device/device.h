@@ -1,9 +1,9 @@
 /* device.h: what the program asks of a device, be it a CPU core or a GPU.
  *
- * A device is an engine with its own memory and one queue. Work is done in the order in which it was
- * queued; a call may return before its work is done. The CPU device does the work in the call; the
- * CUDA device queues it on a stream. `float *` and `void *` arguments are memory of the device named
- * first, unless the comment says host.
+ * A device is an engine with its own memory and one queue. Work is done in the order in which it
+ * was queued; a call may return before its work is done. The CPU device does the work in the call;
+ * the CUDA device queues it on a stream. `float *` and `void *` arguments are memory of the device
+ * named first, unless the comment says host.
  *
  * Failure follows from that: a call that queues work cannot know yet whether the work will succeed,
  * so it returns nothing. The first failure stays with the device, later work on it is skipped, and
@@ -44,14 +44,15 @@ typedef struct Counters {
     uint64_t launches;              /* operations queued */
 } Counters;
 
-/* A point in a device's or a communicator's work. Copied freely, owned by nobody: events that need a
- * resource take it from a pool of the device that made them (see device_recycle_events). */
+/* A point in a device's or a communicator's work. Copied freely, owned by nobody: events that need
+ * a resource take it from a pool of the device that made them (see device_recycle_events). */
 typedef struct Event Event;
 struct Event {
     double time_ms; /* host clock when it happened; valid at once on the CPU */
     void *handle;   /* the CUDA event, NULL on the CPU */
     /* How the host waits until it has happened (or, with a handle, until the handle has been
-     * recorded); NULL when there is nothing to wait for. `source` and `ticket` are its arguments. */
+     * recorded); NULL when there is nothing to wait for. `source` and `ticket` are its arguments.
+     */
     Error (*wait)(void *source, uint64_t ticket);
     void *source;
     uint64_t ticket;
@@ -60,11 +61,12 @@ struct Event {
 /* --- opening ------------------------------------------------------------------------------ */
 
 /* Number of CUDA devices that a process could use; 0 with `*reason` set (why, and what to do) when
- * there are none. Asks in a throw-away child, so that the caller never touches CUDA and may fork. */
+ * there are none. Asks in a throw-away child, so that the caller never touches CUDA and may fork.
+ */
 int device_cuda_count(const char **reason);
 
-/* Opens device `index` of its kind (CUDA: the ordinal of the GPU). The calling process must not fork
- * afterwards. NULL and `*error` on failure. */
+/* Opens device `index` of its kind (CUDA: the ordinal of the GPU). The calling process must not
+ * fork afterwards. NULL and `*error` on failure. */
 Device *device_open(DeviceKind kind, int index, bool tf32, Error *error);
 
 /* Frees what the device still holds. */
@@ -131,8 +133,9 @@ typedef struct LossStats {
 
 /* Softmax cross-entropy of each row and its gradient with respect to the logits, times `scale` (one
  * over the update's global sample count); adds the rows' losses and correct answers to `*stats`. A
- * row is correct when its label has the largest logit; of equal ones the first counts (torch.argmax).
- * logits [rows, classes], labels [rows] -> gradient [rows, classes]; gradient may be logits. */
+ * row is correct when its label has the largest logit; of equal ones the first counts
+ * (torch.argmax). logits [rows, classes], labels [rows] -> gradient [rows, classes]; gradient may
+ * be logits. */
 void device_softmax_cross_entropy(Device *device, float *gradient, LossStats *stats,
                                   const float *logits, const uint8_t *labels, int rows, int classes,
                                   float scale);
@@ -141,19 +144,20 @@ void device_softmax_cross_entropy(Device *device, float *gradient, LossStats *st
 void device_add(Device *device, float *into, const float *addend, size_t count);
 
 /* torch.optim.SGD (torch/optim/sgd.py, dampening 0, no Nesterov):
- *     d = gradient + weight_decay * weight;  velocity = momentum * velocity + d;  weight -= lr * velocity
- * With momentum 0, velocity may be NULL. */
+ *     d = gradient + weight_decay * weight;  velocity = momentum * velocity + d;  weight -= lr *
+ * velocity With momentum 0, velocity may be NULL. */
 void device_sgd_step(Device *device, float *weight, const float *gradient, float *velocity,
                      size_t count, float lr, float momentum, float weight_decay);
 
 typedef struct AdamStep {
     float lr, beta1, beta2, epsilon, weight_decay;
-    bool decoupled; /* AdamW: weight *= 1 - lr * weight_decay; Adam adds weight_decay * weight to the gradient */
+    bool decoupled; /* AdamW: weight *= 1 - lr * weight_decay; Adam adds weight_decay * weight to
+                       the gradient */
     int64_t step;   /* 1 for the first update: the bias corrections are 1 - beta^step, in double */
 } AdamStep;
 
-/* torch.optim.Adam and AdamW (torch/optim/adam.py, adamw.py; no amsgrad). `mean` and `square` are the
- * running moments, zero before the first step. */
+/* torch.optim.Adam and AdamW (torch/optim/adam.py, adamw.py; no amsgrad). `mean` and `square` are
+ * the running moments, zero before the first step. */
 void device_adam_step(Device *device, float *weight, const float *gradient, float *mean,
                       float *square, size_t count, const AdamStep *adam);
 
@@ -162,8 +166,9 @@ void device_adam_step(Device *device, float *weight, const float *gradient, floa
 /* The point after all work queued so far. */
 Event device_record(Device *device);
 
-/* Work queued later on this device happens after the event. The CPU blocks, with the deadline of the
- * event's source; CUDA queues the wait (after the host has waited, where the event asks for it). */
+/* Work queued later on this device happens after the event. The CPU blocks, with the deadline of
+ * the event's source; CUDA queues the wait (after the host has waited, where the event asks for
+ * it). */
 Error device_wait(Device *device, const Event *event);
 
 /* Blocks until all queued work is done; reports the device's first failure. */

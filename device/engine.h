@@ -1,8 +1,8 @@
 /* engine.h: what a kind of device has to provide. Included by device.c, the engines (cpu.c, cuda.c)
  * and nobody else.
  *
- * device.c keeps the counters and the first failure, and skips calls after a failure; an engine only
- * does the work. An operation that fails calls device_fail.
+ * device.c keeps the counters and the first failure, and skips calls after a failure; an engine
+ * only does the work. An operation that fails calls device_fail.
  */
 #ifndef TRAINER_DEVICE_ENGINE_H
 #define TRAINER_DEVICE_ENGINE_H
@@ -37,7 +37,8 @@ typedef struct Engine {
                       float *square, size_t count, const AdamStep *adam);
 
     void (*record)(Device *device, Event *event);
-    void (*wait)(Device *device, const Event *event); /* the event's handle; the host part is done */
+    void (*wait)(Device *device,
+                 const Event *event); /* the event's handle; the host part is done */
     void (*sync)(Device *device);
     double (*elapsed_ms)(Device *device, const Event *from, const Event *to);
     void (*recycle_events)(Device *device);
