@@ -194,17 +194,23 @@ HOT static void cpu_sgd_step(Device *device, float *restrict weight, const float
     }
 }
 
+/* What one Adam step multiplies with, rounded to float once for all elements. */
+typedef struct AdamFactors {
+    float beta1, one_minus_beta1, beta2, one_minus_beta2;
+    float l2, keep, step_size, root_correction, epsilon;
+} AdamFactors;
+
 HOT static void adam_loop(float *restrict weight, const float *restrict gradient,
-                          float *restrict mean, float *restrict square, size_t count, float beta1,
-                          float beta2, float l2, float keep, float step_size, float root_correction,
-                          float epsilon)
+                          float *restrict mean, float *restrict square, size_t count,
+                          const AdamFactors *factors)
 {
+    const AdamFactors f = *factors;
     for (size_t i = 0; i < count; i++) {
-        float g = gradient[i] + l2 * weight[i];
-        mean[i] = beta1 * mean[i] + (1 - beta1) * g;
-        square[i] = beta2 * square[i] + (1 - beta2) * g * g;
-        float denominator = sqrtf(square[i]) / root_correction + epsilon;
-        weight[i] = keep * weight[i] - step_size * (mean[i] / denominator);
+        float g = gradient[i] + f.l2 * weight[i];
+        mean[i] = f.beta1 * mean[i] + f.one_minus_beta1 * g;
+        square[i] = f.beta2 * square[i] + f.one_minus_beta2 * g * g;
+        float denominator = sqrtf(square[i]) / f.root_correction + f.epsilon;
+        weight[i] = f.keep * weight[i] - f.step_size * (mean[i] / denominator);
     }
 }
 
@@ -212,12 +218,20 @@ static void cpu_adam_step(Device *device, float *weight, const float *gradient, 
                           float *square, size_t count, const AdamStep *adam)
 {
     (void)device;
-    double correction1 = 1 - pow((double)adam->beta1, (double)adam->step);
-    double correction2 = 1 - pow((double)adam->beta2, (double)adam->step);
-    float l2 = adam->decoupled ? 0 : adam->weight_decay;
-    float keep = adam->decoupled ? 1 - adam->lr * adam->weight_decay : 1;
-    adam_loop(weight, gradient, mean, square, count, adam->beta1, adam->beta2, l2, keep,
-              (float)((double)adam->lr / correction1), (float)sqrt(correction2), adam->epsilon);
+    double correction1 = 1 - pow(adam->beta1, (double)adam->step);
+    double correction2 = 1 - pow(adam->beta2, (double)adam->step);
+    AdamFactors factors = {
+        .beta1 = (float)adam->beta1,
+        .one_minus_beta1 = (float)(1 - adam->beta1),
+        .beta2 = (float)adam->beta2,
+        .one_minus_beta2 = (float)(1 - adam->beta2),
+        .l2 = adam->decoupled ? 0 : (float)adam->weight_decay,
+        .keep = adam->decoupled ? (float)(1 - adam->lr * adam->weight_decay) : 1,
+        .step_size = (float)(adam->lr / correction1),
+        .root_correction = (float)sqrt(correction2),
+        .epsilon = (float)adam->epsilon,
+    };
+    adam_loop(weight, gradient, mean, square, count, &factors);
 }
 
 /* --- order and time ----------------------------------------------------------------------- */
