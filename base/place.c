@@ -1,4 +1,5 @@
-/* place.c: cores, pinning and names (see place.h). Linux: sched_setaffinity, sysfs and cgroup v1/v2. */
+/* place.c: cores, pinning and names (see place.h). Linux: sched_setaffinity, sysfs and cgroup
+ * v1/v2. */
 #include "base/place.h"
 
 #include <sched.h>

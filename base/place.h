@@ -14,8 +14,8 @@ int place_cores(void);
 int place_core_list(int *cpus, int most);
 
 /* Pins the calling thread to the core of device `index` when `devices` devices can each have one of
- * their own among `cores` (from place_core_list, taken before anything was pinned); otherwise leaves
- * it to the scheduler. Returns the CPU or -1. Threads made afterwards inherit it. */
+ * their own among `cores` (from place_core_list, taken before anything was pinned); otherwise
+ * leaves it to the scheduler. Returns the CPU or -1. Threads made afterwards inherit it. */
 int place_pin(const int *cpus, int cores, int index, int devices);
 
 /* Gives the calling thread a name that ps and htop show; 15 characters at most. */

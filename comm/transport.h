@@ -4,6 +4,7 @@
 #ifndef TRAINER_COMM_TRANSPORT_H
 #define TRAINER_COMM_TRANSPORT_H
 
+#include "base/futex.h"
 #include "comm/comm.h"
 
 typedef enum {
@@ -24,6 +25,7 @@ typedef struct Operation {
     CommOp op;
     int root;
     Event after;
+    BytesKind kind; /* what its bytes are counted as */
 } Operation;
 
 typedef struct Transport {
@@ -35,19 +37,20 @@ typedef struct Transport {
     void (*close)(Comm *comm);
 } Transport;
 
-/* Everything a group shares, at the start of its one anonymous MAP_SHARED mapping. */
 #define COMM_NCCL_ID_BYTES 128
 
+/* A group; what it points to is shared by all ranks, in one anonymous mapping. */
 struct Group {
     CommKind kind;
     int world;
+    int cores; /* that the ranks share: with one each, they may spin while they wait */
     size_t mapped_bytes;
     size_t bytes_per_rank;
-    unsigned char *memory; /* the mapping: seats (struct Seat, shm.c), the NCCL id, then heaps */
-    _Atomic uint32_t *nccl_ready; /* in the mapping: 1 when nccl_id is valid (futex word) */
+    unsigned char *memory;  /* the mapping: seats (struct Seat, shm.c), the NCCL id, then heaps */
+    Word *nccl_ready;       /* in the mapping: 1 when nccl_id is valid */
     unsigned char *nccl_id; /* in the mapping: rank 0's ncclUniqueId, published after the fork */
-    void *seats;
-    unsigned char *heaps; /* in the mapping: [world][bytes_per_rank] */
+    void *seats;            /* in the mapping: [world] of shm.c's struct Seat */
+    unsigned char *heaps;   /* in the mapping: [world][bytes_per_rank] */
 };
 
 struct Comm {
