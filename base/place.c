@@ -41,7 +41,7 @@ static bool core_seen(const cpu_set_t *mask, int cpu)
                 separator = '\n';
         }
         for (int other = first; other <= last && other < cpu; other++)
-            seen = seen || CPU_ISSET(other, mask);
+            seen = seen || CPU_ISSET((size_t)other, mask);
     }
     fclose(file);
     return seen;
@@ -75,7 +75,7 @@ int place_core_list(int *cpus, int most)
     int granted = granted_cpus();
     int count = 0;
     for (int cpu = 0; cpu < CPU_SETSIZE && count < most && count < granted; cpu++)
-        if (CPU_ISSET(cpu, &mask) && !core_seen(&mask, cpu))
+        if (CPU_ISSET((size_t)cpu, &mask) && !core_seen(&mask, cpu))
             cpus[count++] = cpu;
     if (count == 0 && most > 0)
         cpus[count++] = 0;
@@ -94,7 +94,7 @@ int place_pin(const int *cpus, int cores, int index, int devices)
         return -1;
     cpu_set_t mask;
     CPU_ZERO(&mask);
-    CPU_SET(cpus[index], &mask);
+    CPU_SET((size_t)cpus[index], &mask);
     return sched_setaffinity(0, sizeof mask, &mask) == 0 ? cpus[index] : -1;
 }
 

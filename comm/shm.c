@@ -318,8 +318,9 @@ static Error progress(Comm *comm, uint32_t target, double spin_us)
             !word_reached(awaited, number))
             fail_timed_out(comm, number);
     }
+    Error error = shm->failure[0] ? shm->failure : NULL;
     pthread_mutex_unlock(&shm->lock);
-    return shm->failure[0] ? shm->failure : NULL;
+    return error;
 }
 
 static void *communication_thread(void *argument)
@@ -408,8 +409,8 @@ static int shm_take_spans(Comm *comm, CommSpan *spans, int most)
     Shm *shm = comm->state;
     pthread_mutex_lock(&shm->lock);
     uint32_t completed = shm->completed.value;
-    if (completed - shm->spans_taken > QUEUE)
-        shm->spans_taken = completed - QUEUE;
+    if (completed - shm->spans_taken >= QUEUE) /* the next operation may be writing one of them */
+        shm->spans_taken = completed - (QUEUE - 1);
     int count = 0;
     while (count < most && shm->spans_taken != completed)
         spans[count++] = shm->spans[++shm->spans_taken % QUEUE];

@@ -1,0 +1,32 @@
+/* optimizer.h: SGD with momentum, Adam and AdamW over a whole arena.
+ */
+#ifndef TRAINER_OPTIMIZER_H
+#define TRAINER_OPTIMIZER_H
+
+#include "device/device.h"
+
+typedef enum { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW } OptimizerKind;
+
+/* Adam's betas and epsilon are PyTorch's defaults: 0.9, 0.999, 1e-8. */
+typedef struct OptimizerSettings {
+    OptimizerKind kind;
+    double lr;
+    double momentum; /* SGD only */
+    double weight_decay;
+} OptimizerSettings;
+
+typedef struct Optimizer {
+    OptimizerSettings settings;
+    Device *device;  /* the caller's */
+    size_t count;    /* floats of an arena */
+    float *state[2]; /* SGD: velocity; Adam: mean and square. Arenas, zero at first; the device's */
+    int64_t steps;   /* taken so far */
+} Optimizer;
+
+Error optimizer_open(Optimizer *optimizer, const OptimizerSettings *settings, Device *device,
+                     size_t count);
+
+/* One update of `weights` by `gradients`, both arenas on the optimizer's device. */
+void optimizer_step(Optimizer *optimizer, float *weights, const float *gradients);
+
+#endif
