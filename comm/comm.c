@@ -5,6 +5,7 @@
 
 #include "base/place.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,9 +44,10 @@ Group *comm_group(CommKind kind, int world, size_t bytes_per_rank, Error *error)
 {
     *error = NULL;
     size_t seats = round_up(shm_seats_bytes(world));
+    size_t last = round_up((size_t)world * sizeof(uint64_t));
     size_t id = round_up(sizeof(Word)) + round_up(COMM_NCCL_ID_BYTES);
     size_t page = 4096;
-    size_t heaps_at = (seats + id + page - 1) / page * page;
+    size_t heaps_at = (seats + last + id + page - 1) / page * page;
     bytes_per_rank = (bytes_per_rank + page - 1) / page * page;
     size_t bytes = heaps_at + (size_t)world * bytes_per_rank;
 
@@ -67,8 +69,9 @@ Group *comm_group(CommKind kind, int world, size_t bytes_per_rank, Error *error)
     group->bytes_per_rank = bytes_per_rank;
     group->memory = memory;
     group->seats = memory;
-    group->nccl_ready = (Word *)(group->memory + seats);
-    group->nccl_id = group->memory + seats + round_up(sizeof(Word));
+    group->last = (_Atomic uint64_t *)(group->memory + seats);
+    group->nccl_ready = (Word *)(group->memory + seats + last);
+    group->nccl_id = group->memory + seats + last + round_up(sizeof(Word));
     group->heaps = group->memory + heaps_at;
     return group;
 }
@@ -146,9 +149,14 @@ void comm_count_as(Comm *comm, BytesKind kind)
     comm->kind = kind;
 }
 
-const char *comm_last_operation(const Comm *comm)
+void comm_group_last_operation(const Group *group, int rank, char *text, size_t size)
 {
-    return comm->last_text;
+    uint64_t last = atomic_load_explicit(&group->last[rank], memory_order_relaxed);
+    if (last == 0)
+        snprintf(text, size, "none");
+    else
+        snprintf(text, size, "%s #%llu", collective_name((Collective)(last % 8)),
+                 (unsigned long long)(last / 8));
 }
 
 /* --- operations --------------------------------------------------------------------------- */
@@ -158,6 +166,9 @@ static Error start(Comm *comm, Operation operation, Event *done)
     comm->sequence++;
     snprintf(comm->last_text, sizeof comm->last_text, "%s #%llu",
              collective_name(operation.collective), (unsigned long long)comm->sequence);
+    atomic_store_explicit(&comm->group->last[comm->rank],
+                          comm->sequence * 8 + (uint64_t)operation.collective,
+                          memory_order_relaxed);
     operation.kind = comm->kind;
     *done = (Event){0};
     return comm->transport->start(comm, &operation, done);

@@ -49,8 +49,10 @@ struct Group {
     unsigned char *memory;  /* the mapping: seats (struct Seat, shm.c), the NCCL id, then heaps */
     Word *nccl_ready;       /* in the mapping: 1 when nccl_id is valid */
     unsigned char *nccl_id; /* in the mapping: rank 0's ncclUniqueId, published after the fork */
-    void *seats;            /* in the mapping: [world] of shm.c's struct Seat */
-    unsigned char *heaps;   /* in the mapping: [world][bytes_per_rank] */
+    _Atomic uint64_t
+        *last; /* in the mapping: [world], what each rank started last: sequence * 8 + collective */
+    void *seats;          /* in the mapping: [world] of shm.c's struct Seat */
+    unsigned char *heaps; /* in the mapping: [world][bytes_per_rank] */
 };
 
 struct Comm {
@@ -62,7 +64,6 @@ struct Comm {
     bool background;
     BytesKind kind;
     uint64_t sequence; /* operations started */
-    Collective last;   /* the one started last */
     char last_text[64];
     void *state; /* the transport's own */
 };

@@ -1,0 +1,108 @@
+/* phases.h: what a step's time goes to: the phases, a device's stopwatch, and the record of a step.
+ *
+ * Nothing is stopped in order to be timed. The stopwatch notes a point in the device's queue at
+ * every border between phases (device_record: a time stamp on a CPU, a CUDA event on a GPU) and
+ * turns the points into milliseconds later, between turns, when the device is idle.
+ */
+#ifndef TRAINER_PHASES_H
+#define TRAINER_PHASES_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+#include <stdatomic.h>
+
+typedef enum {
+    PHASE_NONE = -1, /* nothing that has a name: waiting for work, or bookkeeping */
+    PHASE_INPUT,
+    PHASE_REPLICATE,
+    PHASE_SCATTER,
+    PHASE_FORWARD,
+    PHASE_GATHER,
+    PHASE_LOSS,
+    PHASE_SCATTER_GRAD,
+    PHASE_BACKWARD,
+    PHASE_REDUCE,
+    PHASE_LATE_COLLEAGUE,
+    PHASE_TRANSFER,
+    PHASE_UPDATE,
+    PHASES
+} Phase;
+
+/* "input", "scatter_grad", "late_colleague", ...: the names in the JSON. */
+const char *phase_name(Phase phase);
+
+/* One all-reduce beside the computation, in ms after the step's start. */
+typedef struct TalkRecord {
+    float start_ms;   /* this rank arrived */
+    float arrived_ms; /* the last rank had arrived */
+    float done_ms;
+} TalkRecord;
+
+#define STEP_TALKS 12
+
+/* What one device did in one step. Lies in memory shared with the supervisor. Times in ms. */
+typedef struct StepRecord {
+    double start_ms;        /* host clock */
+    float step_ms;          /* from start to end */
+    float begin_ms[PHASES]; /* after start_ms; of the phase's first part */
+    float phase_ms[PHASES]; /* how long; 0 for phases that did not occur */
+    int talks;              /* operations of the communicator; of more than fit, the first ones */
+    TalkRecord talk[STEP_TALKS];
+    uint64_t sent[BYTES_KINDS]; /* bytes in this step */
+    uint64_t received[BYTES_KINDS];
+    double loss_sum; /* over the rows whose loss this device computed */
+    int rows;        /* of the whole update */
+    bool measured;   /* counts in the tables */
+} StepRecord;
+
+/* Where a process is, for the supervisor's summary when it dies there. Shared. */
+typedef struct Whereabouts {
+    _Atomic int64_t step;
+    _Atomic int phase;
+} Whereabouts;
+
+/* Steps between two calls of timer_collect, and borders between phases in one step, at most. */
+#define TIMER_STEPS 16
+#define TIMER_MARKS 24
+
+typedef struct Timer {
+    Device *device;           /* the caller's */
+    Comm *comm;               /* whose operations are recorded; NULL: none */
+    StepRecord *records;      /* [steps of the run], shared */
+    Whereabouts *whereabouts; /* NULL: nobody asks */
+    int64_t steps;            /* begun so far */
+    int pending;              /* steps that are not collected yet */
+    struct StepMarks {
+        int marks;
+        struct {
+            Phase phase; /* that begins here */
+            Event event;
+        } mark[TIMER_MARKS];
+    } step[TIMER_STEPS];
+    Counters before; /* when the step began */
+    double wait_from_ms;
+} Timer;
+
+void timer_init(Timer *timer, Device *device, Comm *comm, StepRecord *records,
+                Whereabouts *whereabouts);
+
+/* The next step of the run begins. */
+void timer_begin(Timer *timer);
+
+/* From here on the device is in `phase` (PHASE_NONE: in none). */
+void timer_phase(Timer *timer, Phase phase);
+
+/* Around the wait for communication that the computation did not cover. Afterwards the part before
+ * the last rank arrived is PHASE_LATE_COLLEAGUE and the rest PHASE_TRANSFER; where the communicator
+ * cannot tell, all is PHASE_TRANSFER. */
+void timer_wait_begin(Timer *timer);
+void timer_wait_end(Timer *timer);
+
+/* The step is over. */
+void timer_end(Timer *timer);
+
+/* Writes the records of all steps since the last call. The device must be idle (device_sync). */
+void timer_collect(Timer *timer);
+
+#endif
