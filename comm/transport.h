@@ -83,7 +83,8 @@ size_t shm_seats_bytes(int world);
 /* NCCL's part of struct Peers (comm/nccl.c); NULL functions where NCCL is not built in. */
 typedef struct PeersTransport {
     void *(*open)(Device *const *devices, int count, Error *error); /* NULL, no error: use copies */
-    Error (*broadcast)(void *state, float *const *buffers, int devices, size_t count);
+    Error (*broadcast)(void *state, float *const *buffers, int devices, size_t count,
+                       BytesKind kind);
     Error (*reduce)(void *state, float *const *buffers, int devices, size_t count);
     void (*close)(void *state);
 } PeersTransport;
