@@ -70,7 +70,7 @@ Error team_do(Team *team, int active, TeamWork work, void *context)
     return error;
 }
 
-Team *team_open(int members, TeamWork start, void *context, Error *error)
+Team *team_open(int members, bool own_cores, TeamWork start, void *context, Error *error)
 {
     Team *team = calloc(1, sizeof *team);
     if (!team || posix_memalign((void **)&team->member, _Alignof(Member),
@@ -81,7 +81,7 @@ Team *team_open(int members, TeamWork start, void *context, Error *error)
     }
     memset(team->member, 0, sizeof *team->member * (size_t)members);
     team->members = members;
-    team->spin_us = members <= place_cores() ? SPIN_US : 0;
+    team->spin_us = own_cores ? SPIN_US : 0;
 
     /* Signals are the main thread's business. */
     sigset_t all, before;

@@ -65,7 +65,8 @@ void timer_phase(Timer *timer, Phase phase)
 {
     if (timer->whereabouts)
         atomic_store_explicit(&timer->whereabouts->phase, phase, memory_order_relaxed);
-    mark(timer, phase, device_record(timer->device));
+    if (timer->pending > 0) /* between steps, in an evaluation, nothing is timed */
+        mark(timer, phase, device_record(timer->device));
 }
 
 /* --- communication ------------------------------------------------------------------------ */

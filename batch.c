@@ -1,0 +1,48 @@
+/* batch.c: from positions in an epoch's order to floats on a device (see batch.h). */
+#include "batch.h"
+
+#include <stdlib.h>
+
+int batch_share(const Batch *batch, int rank, int world)
+{
+    size_t before = (size_t)rank;
+    return batch->count <= before
+               ? 0
+               : (int)((batch->count - before + (size_t)world - 1) / (size_t)world);
+}
+
+Error feed_open(Feed *feed, Device *device, int most_rows, size_t pixels)
+{
+    *feed = (Feed){.device = device, .most_rows = most_rows, .pixels = pixels};
+    size_t rows = (size_t)most_rows;
+    feed->host_pixels = malloc(rows * pixels);
+    feed->host_labels = malloc(rows);
+    feed->host_samples = malloc(rows * sizeof *feed->host_samples);
+    if (!feed->host_pixels || !feed->host_labels || !feed->host_samples)
+        return error_make("no memory for a batch of %d samples", most_rows);
+    TRY(device_alloc(device, rows * pixels, (void **)&feed->device_pixels));
+    return device_alloc(device, rows, (void **)&feed->labels);
+}
+
+void feed_close(Feed *feed)
+{
+    free(feed->host_pixels);
+    free(feed->host_labels);
+    free(feed->host_samples);
+    *feed = (Feed){0};
+}
+
+int feed_load(Feed *feed, const Batch *batch, int first, int last, int world, float *input)
+{
+    size_t rows = 0;
+    for (int rank = first; rank < last; rank++)
+        for (size_t at = (size_t)rank; at < batch->count; at += (size_t)world) {
+            size_t position = batch->begin + at;
+            feed->host_samples[rows++] = batch->order ? batch->order[position] : (uint32_t)position;
+        }
+    data_gather(batch->images, feed->host_samples, rows, feed->host_pixels, feed->host_labels);
+    device_upload(feed->device, feed->device_pixels, feed->host_pixels, rows * feed->pixels);
+    device_upload(feed->device, feed->labels, feed->host_labels, rows);
+    device_bytes_to_float(feed->device, input, feed->device_pixels, rows * feed->pixels);
+    return (int)rows;
+}

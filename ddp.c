@@ -1,0 +1,188 @@
+/* ddp.c: DistributedDataParallel: every device has a full worker, and only gradients travel.
+ *
+ * Each rank is a process of its own with its device, its copy of the model, its optimizer and its
+ * share of every batch. At the start rank 0's weights go to everyone, once. After that a step is
+ * the step of a single device with one addition: before the update, the gradients of all ranks are
+ * summed (all-reduce). So all ranks make the same update, and their models stay equal without ever
+ * being sent again.
+ *
+ * The sending is hidden behind the computing. Backward finishes the last layer's gradients first.
+ * Gradients are grouped into buckets, and as soon as a bucket is full its all-reduce starts, while
+ * backward goes on to the earlier layers. What is left to wait for at the end is the last bucket.
+ */
+#include "bucket.h"
+#include "replicas.h"
+#include "train.h"
+
+#include <stdlib.h>
+
+typedef struct Ddp {
+    Comm *comm; /* this rank's seat in the group */
+    Worker *worker;
+    Optimizer optimizer;
+    bool overlap;
+    uint64_t *hashes; /* for comparing replicas; the communicator's memory */
+
+    int buckets;
+    Bucket bucket[2 * MODEL_MOST_LAYERS]; /* slices of the gradient arena */
+    int bucket_of[2 * MODEL_MOST_LAYERS]; /* parameter -> bucket */
+    int missing[2 * MODEL_MOST_LAYERS];   /* gradients that a bucket still waits for */
+    int started;                          /* buckets whose all-reduce has started */
+    Event reduced[2 * MODEL_MOST_LAYERS]; /* the end of each */
+    Error failure;                        /* of starting one during backward */
+} Ddp;
+
+/* --- setting up --------------------------------------------------------------------------- */
+
+size_t ddp_heap_bytes(const Layout *layout, int world)
+{
+    return 2 * comm_heap_bytes(sizeof(float) * layout->arena_count) +
+           comm_heap_bytes(replicas_bytes(layout, world));
+}
+
+/* Rank 0's weights to everyone: the only time that a model travels. */
+static Error send_model_once(Ddp *ddp, const Job *job)
+{
+    Device *device = ddp->worker->device;
+    float *weights = ddp->worker->model.weights;
+    size_t count = job->layout->arena_count;
+    if (job->rank == 0)
+        device_upload(device, weights, job->plan->initial_weights, sizeof(float) * count);
+    Event done;
+    comm_count_as(ddp->comm, BYTES_MODEL);
+    TRY(comm_broadcast(ddp->comm, weights, count, COMM_FLOAT, 0, device_record(device), &done));
+    TRY(device_wait(device, &done));
+    comm_count_as(ddp->comm, BYTES_PARAMETER_GRADIENTS);
+    return NULL;
+}
+
+static Error ddp_open(Job *job)
+{
+    Ddp *ddp = calloc(1, sizeof *ddp);
+    if (!ddp)
+        return error_make("no memory");
+    job->state = ddp;
+    ddp->worker = &job->worker[0];
+    ddp->overlap = job->run->kind == RUN_DDP && job->config->overlap;
+
+    Error error = NULL;
+    Device *device = ddp->worker->device;
+    ddp->comm =
+        comm_open(job->run->group, job->rank, device, job->config->timeout_s, ddp->overlap, &error);
+    TRY(error);
+
+    /* The arenas lie in the communicator's memory: a bucket is reduced where backward wrote it. */
+    const Layout *layout = job->layout;
+    size_t arena_bytes = sizeof(float) * layout->arena_count;
+    int world = comm_world(ddp->comm);
+    float *weights, *gradients;
+    TRY(comm_alloc(ddp->comm, arena_bytes, (void **)&weights));
+    TRY(comm_alloc(ddp->comm, arena_bytes, (void **)&gradients));
+    TRY(comm_alloc(ddp->comm, replicas_bytes(layout, world), (void **)&ddp->hashes));
+
+    int most_rows = (job->config->batch + world - 1) / world;
+    TRY(worker_open(job, 0, weights, gradients, most_rows, most_rows, ddp->comm));
+    ddp->buckets = bucket_plan(layout, job->config->bucket_mb, job->config->bucket_explicit,
+                               ddp->bucket, ddp->bucket_of);
+    TRY(optimizer_open(&ddp->optimizer, &job->config->optimizer, device, layout->arena_count));
+    TRY(replicas_check_shapes(ddp->comm, device, layout, ddp->hashes));
+    return send_model_once(ddp, job);
+}
+
+/* --- a step ------------------------------------------------------------------------------- */
+
+static void expect_all_gradients(Ddp *ddp)
+{
+    for (int i = 0; i < ddp->buckets; i++)
+        ddp->missing[i] = ddp->bucket[i].parameters;
+    ddp->started = 0;
+}
+
+/* Starts the all-reduce of the next bucket, for the gradients that backward has queued so far. */
+static Error start_next_bucket(Ddp *ddp)
+{
+    const Bucket *bucket = &ddp->bucket[ddp->started];
+    float *slice = ddp->worker->model.gradients + bucket->offset;
+    Event *reduced = &ddp->reduced[ddp->started++];
+    return comm_all_reduce(ddp->comm, slice, bucket->count, COMM_FLOAT, COMM_SUM,
+                           device_record(ddp->worker->device), reduced);
+}
+
+/* Backward announces a finished gradient. Buckets start strictly in order, since every rank must
+ * make the same calls in the same order: a full bucket waits for an earlier one. */
+static void gradient_ready(void *context, int parameter)
+{
+    Ddp *ddp = context;
+    ddp->missing[ddp->bucket_of[parameter]]--;
+    while (!ddp->failure && ddp->started < ddp->buckets && ddp->missing[ddp->started] == 0)
+        ddp->failure = start_next_bucket(ddp);
+    /* The last bucket has nothing left to hide behind; the ones before go on beside backward. */
+    if (ddp->started < ddp->buckets)
+        comm_in_background(ddp->comm);
+}
+
+/* Waits for what backward has not covered. */
+static Error finish_buckets(Ddp *ddp)
+{
+    TRY(ddp->failure);
+    timer_wait_begin(&ddp->worker->timer);
+    while (ddp->started < ddp->buckets) /* all of them, if nothing was to overlap */
+        TRY(start_next_bucket(ddp));
+    for (int i = 0; i < ddp->buckets; i++)
+        TRY(device_wait(ddp->worker->device, &ddp->reduced[i]));
+    timer_wait_end(&ddp->worker->timer);
+    return NULL;
+}
+
+static Error ddp_step(Job *job, const Batch *batch)
+{
+    Ddp *ddp = job->state;
+    Worker *worker = ddp->worker;
+    Model *model = &worker->model;
+    Timer *timer = &worker->timer;
+
+    timer_phase(timer, PHASE_INPUT);
+    int rows = feed_load(&worker->feed, batch, job->rank, job->rank + 1, comm_world(ddp->comm),
+                         model_input(model));
+
+    timer_phase(timer, PHASE_FORWARD);
+    model_forward(model, rows);
+
+    timer_phase(timer, PHASE_LOSS);
+    worker_loss(worker, batch, rows);
+    if (!batch->learn)
+        return device_failure(worker->device);
+
+    timer_phase(timer, PHASE_BACKWARD);
+    expect_all_gradients(ddp);
+    model_backward(model, rows, false, ddp->overlap ? gradient_ready : NULL, ddp);
+    TRY(finish_buckets(ddp));
+
+    timer_phase(timer, PHASE_UPDATE);
+    optimizer_step(&ddp->optimizer, model->weights, model->gradients);
+    return device_failure(worker->device);
+}
+
+/* Equal gradients and equal updates must have kept the replicas equal. */
+static Error ddp_epoch_end(Job *job)
+{
+    Ddp *ddp = job->state;
+    return replicas_check_weights(ddp->comm, ddp->worker->device, job->layout,
+                                  ddp->worker->model.weights, ddp->hashes);
+}
+
+static void ddp_close(Job *job)
+{
+    Ddp *ddp = job->state;
+    if (!ddp)
+        return;
+    comm_close(ddp->comm);
+    free(ddp);
+}
+
+const Strategy ddp_strategy = {
+    .open = ddp_open,
+    .step = ddp_step,
+    .epoch_end = ddp_epoch_end,
+    .close = ddp_close,
+};

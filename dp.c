@@ -1,0 +1,196 @@
+/* dp.c: DataParallel: one process, one thread per device, one boss.
+ *
+ * The boss (device 0) owns the model, the optimizer and the data. Every step it hands out
+ * copies and work and collects what comes back, in nine phases:
+ *
+ *      1 input         the whole batch goes to device 0
+ *      2 replicate     device 0 copies the model to every other device
+ *      3 scatter       and gives each its part of the images
+ *      4 forward       all devices at once
+ *      5 gather        the outputs come back to device 0
+ *      6 loss          which computes the loss alone,
+ *      7 scatter grad  and gives each device its part of the loss's gradient
+ *      8 backward      all devices at once
+ *      9 reduce        gradients come back and are summed on device 0
+ *
+ * and then device 0 updates the model, alone. While the boss copies, the others wait; the more of
+ * them there are, the longer it copies. All but phases 4 and 8 is work that a single device would
+ * not have, or work that it would do just as fast.
+ */
+#include "sampler.h"
+#include "team.h"
+#include "train.h"
+
+#include <stdlib.h>
+
+typedef struct Dp {
+    Team *team;   /* a thread per device; the boss's is the calling one */
+    Peers *peers; /* the ways between the devices */
+    int devices;
+    Optimizer optimizer; /* on device 0 */
+    Device **device;     /* [devices] */
+    float **weights;     /* [devices] arenas; device 0's are the model, the others' its replicas */
+    float **gradients;   /* [devices] arenas */
+
+    /* how this step's batch is split: torch.chunk's way */
+    int active;     /* devices that get samples */
+    int *first_row; /* [devices + 1] */
+} Dp;
+
+/* --- setting up --------------------------------------------------------------------------- */
+
+/* Runs once on every device's thread: each sets up its own device, so that its memory is near its
+ * core. */
+static Error start_replica(void *context, int i)
+{
+    Job *job = context;
+    Dp *dp = job->state;
+    worker_pin(job, i);
+    TRY(worker_alloc_arena(job, i, &dp->weights[i]));
+    TRY(worker_alloc_arena(job, i, &dp->gradients[i]));
+    int chunk = (job->config->batch + dp->devices - 1) / dp->devices;
+    int outer = i == 0 ? job->config->batch : chunk; /* the boss keeps the whole batch */
+    return worker_open(job, i, dp->weights[i], dp->gradients[i], chunk, outer, NULL);
+}
+
+static Error dp_open(Job *job)
+{
+    Dp *dp = calloc(1, sizeof *dp);
+    if (!dp)
+        return error_make("no memory");
+    job->state = dp;
+    dp->devices = job->workers;
+    size_t devices = (size_t)dp->devices;
+    dp->device = calloc(devices, sizeof *dp->device);
+    dp->weights = calloc(devices, sizeof *dp->weights);
+    dp->gradients = calloc(devices, sizeof *dp->gradients);
+    dp->first_row = calloc(devices + 1, sizeof *dp->first_row);
+    if (!dp->device || !dp->weights || !dp->gradients || !dp->first_row)
+        return error_make("no memory");
+    for (int i = 0; i < dp->devices; i++)
+        dp->device[i] = job->worker[i].device;
+
+    Error error = NULL;
+    bool own_cores = dp->devices <= job->plan->cores;
+    dp->team = team_open(dp->devices, own_cores, start_replica, job, &error);
+    TRY(error);
+    dp->peers = peers_open(dp->device, dp->devices, job->config->star, &error);
+    TRY(error);
+    device_upload(dp->device[0], dp->weights[0], job->plan->initial_weights,
+                  sizeof(float) * job->layout->arena_count);
+    return optimizer_open(&dp->optimizer, &job->config->optimizer, dp->device[0],
+                          job->layout->arena_count);
+}
+
+/* --- a step ------------------------------------------------------------------------------- */
+
+/* Device i gets rows first_row[i] to first_row[i + 1] - 1 of the batch. */
+static void split(Dp *dp, int rows)
+{
+    dp->active = 0;
+    for (int i = 0; i < dp->devices; i++) {
+        int chunk = (int)sampler_chunk((size_t)rows, dp->devices, i);
+        dp->first_row[i + 1] = dp->first_row[i] + chunk;
+        if (chunk > 0)
+            dp->active = i + 1;
+    }
+}
+
+static int rows_of(const Dp *dp, int i)
+{
+    return dp->first_row[i + 1] - dp->first_row[i];
+}
+
+static Error forward(void *context, int i)
+{
+    Job *job = context;
+    Worker *worker = &job->worker[i];
+    timer_phase(&worker->timer, PHASE_FORWARD);
+    model_forward(&worker->model, rows_of(job->state, i));
+    if (i > 0)
+        timer_phase(&worker->timer, PHASE_NONE); /* the boss's phase lasts until all are done */
+    return device_failure(worker->device);
+}
+
+static Error backward(void *context, int i)
+{
+    Job *job = context;
+    Worker *worker = &job->worker[i];
+    timer_phase(&worker->timer, PHASE_BACKWARD);
+    model_backward(&worker->model, rows_of(job->state, i), false, NULL, NULL);
+    if (i > 0)
+        timer_phase(&worker->timer, PHASE_NONE);
+    return device_failure(worker->device);
+}
+
+static Error dp_step(Job *job, const Batch *batch)
+{
+    Dp *dp = job->state;
+    Worker *boss = &job->worker[0];
+    Timer *timer = &boss->timer;
+    size_t pixels = boss->feed.pixels;
+    size_t classes = (size_t)job->layout->widths[job->layout->layers];
+
+    timer_phase(timer, PHASE_INPUT);
+    float *inputs = model_input(&boss->model);
+    int rows = feed_load(&boss->feed, batch, 0, dp->devices, dp->devices, inputs);
+    split(dp, rows);
+
+    timer_phase(timer, PHASE_REPLICATE);
+    TRY(peers_broadcast(dp->peers, dp->weights, dp->active, job->layout->arena_count, BYTES_MODEL));
+
+    timer_phase(timer, PHASE_SCATTER);
+    for (int i = 1; i < dp->active; i++)
+        device_copy(dp->device[i], model_input(&job->worker[i].model), dp->device[0],
+                    inputs + (size_t)dp->first_row[i] * pixels,
+                    sizeof(float) * (size_t)rows_of(dp, i) * pixels, BYTES_INPUTS);
+
+    TRY(team_do(dp->team, dp->active, forward, job));
+
+    timer_phase(timer, PHASE_GATHER);
+    float *logits = model_logits(&boss->model);
+    for (int i = 1; i < dp->active; i++)
+        device_copy(dp->device[0], logits + (size_t)dp->first_row[i] * classes, dp->device[i],
+                    model_logits(&job->worker[i].model),
+                    sizeof(float) * (size_t)rows_of(dp, i) * classes, BYTES_OUTPUTS);
+
+    timer_phase(timer, PHASE_LOSS);
+    worker_loss(boss, batch, rows);
+    if (!batch->learn)
+        return device_failure(boss->device);
+
+    timer_phase(timer, PHASE_SCATTER_GRAD);
+    for (int i = 1; i < dp->active; i++)
+        device_copy(dp->device[i], job->worker[i].model.logit_gradient, dp->device[0],
+                    boss->model.logit_gradient + (size_t)dp->first_row[i] * classes,
+                    sizeof(float) * (size_t)rows_of(dp, i) * classes, BYTES_OUTPUT_GRADIENTS);
+
+    TRY(team_do(dp->team, dp->active, backward, job));
+
+    timer_phase(timer, PHASE_REDUCE);
+    TRY(peers_reduce(dp->peers, dp->gradients, dp->active, job->layout->arena_count));
+
+    timer_phase(timer, PHASE_UPDATE);
+    optimizer_step(&dp->optimizer, dp->weights[0], dp->gradients[0]);
+    return device_failure(boss->device);
+}
+
+static void dp_close(Job *job)
+{
+    Dp *dp = job->state;
+    if (!dp)
+        return;
+    team_close(dp->team);
+    peers_close(dp->peers);
+    free(dp->device);
+    free(dp->weights);
+    free(dp->gradients);
+    free(dp->first_row);
+    free(dp);
+}
+
+const Strategy dp_strategy = {
+    .open = dp_open,
+    .step = dp_step,
+    .close = dp_close,
+};

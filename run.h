@@ -1,0 +1,117 @@
+/* run.h: a run, which is a way of training on a number of devices, and what its processes share.
+ *
+ * The supervisor makes all runs, then forks their processes. A process learns everything it needs
+ * from the memory it inherits, and answers through the shared part of its run.
+ */
+#ifndef TRAINER_RUN_H
+#define TRAINER_RUN_H
+
+#include "base/futex.h"
+#include "comm/comm.h"
+#include "data.h"
+#include "model.h"
+#include "optimizer.h"
+#include "report/phases.h"
+
+typedef enum {
+    RUN_SINGLE,
+    RUN_DP,
+    RUN_DDP,
+    RUN_DDP_NO_OVERLAP,
+    RUN_LIMIT /* as many processes as DDP, each with its share of the batch, that never talk */
+} RunKind;
+
+/* "single", "dp", "ddp", "ddp_no_overlap", "limit": the names in the JSON. */
+const char *run_kind_name(RunKind kind);
+
+/* What all runs of a command have in common. */
+typedef struct Config {
+    DeviceKind device_kind;
+    int gpus; /* that the devices are spread over */
+    CommKind comm_kind;
+    bool tf32;
+    bool star; /* DP copies from device 0, also where NCCL could */
+    OptimizerSettings optimizer;
+    uint64_t seed;
+    int batch; /* samples per update, over all devices */
+    double bucket_mb;
+    bool bucket_explicit;
+    bool overlap; /* of RUN_DDP */
+    double timeout_s;
+
+    int64_t warmup_steps;
+    int64_t total_steps;
+    int64_t steps_per_epoch;
+    int evaluations;      /* after each epoch, or one at the end */
+    int turn_steps;       /* steps that a run takes before it is the next one's turn */
+    bool skip_turn_start; /* the first step of a turn does not count: caches are cold */
+} Config;
+
+/* The step at which the turn that begins at `step` ends, and whether the test set is then run. */
+int64_t config_turn_end(const Config *config, int64_t step);
+bool config_evaluates_after(const Config *config, int64_t steps_done);
+
+/* What one device found on its share of the test set. */
+typedef struct Evaluation {
+    double correct, loss_sum; /* over the rows whose loss this device computed */
+    int64_t steps;            /* taken before it */
+    double training_ms;       /* host clock, since the evaluation before; without turns of others */
+} Evaluation;
+
+/* What a device leaves behind. Shared. */
+typedef struct LaneShared {
+    Whereabouts whereabouts;
+    int cpu; /* the core it is pinned to; -1: none */
+    char device_name[128];
+    uint64_t peak_bytes;
+    char transport[64];
+    char error[1024];    /* why its process failed, if it could say */
+    _Atomic bool failed; /* error is there */
+} LaneShared;
+
+typedef struct RunShared {
+    Word turns_ended;                /* one per process and turn */
+    _Atomic int64_t steps_done;      /* by the run's first process, which also sets what follows */
+    _Atomic int64_t steps_collected; /* whose records are complete */
+    _Atomic int evaluations_done;
+    double first_step_ms; /* host clock */
+} RunShared;
+
+typedef struct Run {
+    RunKind kind;
+    int devices;
+    int processes;
+    Group *group; /* DDP; else NULL */
+    RunShared *shared;
+    LaneShared *lanes;       /* [devices] */
+    StepRecord *records;     /* [devices][total_steps] */
+    Evaluation *evaluations; /* [devices][config->evaluations] */
+    float *final_weights;    /* arena of device 0 at the end */
+} Run;
+
+/* Everything that a command works on. */
+typedef struct Plan {
+    Config config;
+    Layout layout;
+    const Dataset *data;
+    float *initial_weights; /* arena */
+    int cores;
+    int cpus[256]; /* a core each, for pinning */
+    int runs;
+    Run run[64];
+    Word *turn;    /* shared: how many turns are over */
+    Word *ready;   /* shared: processes that have set up */
+    int processes; /* of all runs */
+    void *memory;  /* the shared mapping behind all this */
+    size_t memory_bytes;
+} Plan;
+
+/* Makes the shared memory of all runs: plan->run's kind, devices and everything before `runs` are
+ * set. To be called before the fork. */
+Error plan_share(Plan *plan);
+void plan_free(Plan *plan);
+
+StepRecord *run_records(const Plan *plan, const Run *run, int device);
+Evaluation *run_evaluations(const Plan *plan, const Run *run, int device);
+
+#endif
