@@ -194,12 +194,6 @@ HOT static void cpu_sgd_step(Device *device, float *restrict weight, const float
     }
 }
 
-/* What one Adam step multiplies with, rounded to float once for all elements. */
-typedef struct AdamFactors {
-    float beta1, one_minus_beta1, beta2, one_minus_beta2;
-    float l2, keep, step_size, root_correction, epsilon;
-} AdamFactors;
-
 HOT static void adam_loop(float *restrict weight, const float *restrict gradient,
                           float *restrict mean, float *restrict square, size_t count,
                           const AdamFactors *factors)
@@ -218,19 +212,7 @@ static void cpu_adam_step(Device *device, float *weight, const float *gradient, 
                           float *square, size_t count, const AdamStep *adam)
 {
     (void)device;
-    double correction1 = 1 - pow(adam->beta1, (double)adam->step);
-    double correction2 = 1 - pow(adam->beta2, (double)adam->step);
-    AdamFactors factors = {
-        .beta1 = (float)adam->beta1,
-        .one_minus_beta1 = (float)(1 - adam->beta1),
-        .beta2 = (float)adam->beta2,
-        .one_minus_beta2 = (float)(1 - adam->beta2),
-        .l2 = adam->decoupled ? 0 : (float)adam->weight_decay,
-        .keep = adam->decoupled ? (float)(1 - adam->lr * adam->weight_decay) : 1,
-        .step_size = (float)(adam->lr / correction1),
-        .root_correction = (float)sqrt(correction2),
-        .epsilon = (float)adam->epsilon,
-    };
+    AdamFactors factors = adam_factors(adam);
     adam_loop(weight, gradient, mean, square, count, &factors);
 }
 

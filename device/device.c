@@ -3,6 +3,7 @@
  */
 #include "device/engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,6 +231,23 @@ void device_adam_step(Device *device, float *weight, const float *gradient, floa
 {
     if (count && launch(device))
         device->engine->adam_step(device, weight, gradient, mean, square, count, adam);
+}
+
+AdamFactors adam_factors(const AdamStep *adam)
+{
+    double correction1 = 1 - pow(adam->beta1, (double)adam->step);
+    double correction2 = 1 - pow(adam->beta2, (double)adam->step);
+    return (AdamFactors){
+        .beta1 = (float)adam->beta1,
+        .one_minus_beta1 = (float)(1 - adam->beta1),
+        .beta2 = (float)adam->beta2,
+        .one_minus_beta2 = (float)(1 - adam->beta2),
+        .l2 = adam->decoupled ? 0 : (float)adam->weight_decay,
+        .keep = adam->decoupled ? (float)(1 - adam->lr * adam->weight_decay) : 1,
+        .step_size = (float)(adam->lr / correction1),
+        .root_correction = (float)sqrt(correction2),
+        .epsilon = (float)adam->epsilon,
+    };
 }
 
 /* --- order and time ----------------------------------------------------------------------- */

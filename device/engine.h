@@ -58,6 +58,17 @@ struct Device {
 /* Keeps `error` as the device's failure unless it has one already. */
 void device_fail(Device *device, Error error);
 
+/* What one Adam step multiplies with, rounded to float once for all elements:
+ *     g = gradient + l2 weight;  mean = beta1 mean + one_minus_beta1 g
+ *     square = beta2 square + one_minus_beta2 g g
+ *     weight = keep weight - step_size mean / (sqrt(square) / root_correction + epsilon) */
+typedef struct AdamFactors {
+    float beta1, one_minus_beta1, beta2, one_minus_beta2;
+    float l2, keep, step_size, root_correction, epsilon;
+} AdamFactors;
+
+AdamFactors adam_factors(const AdamStep *adam);
+
 /* The engines. Each sets engine, name and state; device.c has set the rest. */
 Error cpu_open(Device *device);
 Error cuda_open(Device *device, bool tf32);
