@@ -99,41 +99,41 @@ __global__ void add(float *into, const float *addend, size_t count)
  * formula written operation by operation would do in five: read weight, gradient and state once,
  * write weight and state once. */
 
-typedef struct SgdConstants {
+typedef struct SgdFactors {
     float lr, momentum, weight_decay;
-} SgdConstants;
+} SgdFactors;
 
-__device__ static void sgd_plain(float &weight, float gradient, const SgdConstants &c)
+__device__ static void sgd_plain(float &weight, float gradient, const SgdFactors &f)
 {
-    weight -= c.lr * (gradient + c.weight_decay * weight);
+    weight -= f.lr * (gradient + f.weight_decay * weight);
 }
 
 __device__ static void sgd_momentum(float &weight, float gradient, float &velocity,
-                                    const SgdConstants &c)
+                                    const SgdFactors &f)
 {
-    float direction = gradient + c.weight_decay * weight;
-    velocity = c.momentum * velocity + direction;
-    weight -= c.lr * velocity;
+    float direction = gradient + f.weight_decay * weight;
+    velocity = f.momentum * velocity + direction;
+    weight -= f.lr * velocity;
 }
 
-__global__ void sgd(float *weight, const float *gradient, size_t count, SgdConstants c)
+__global__ void sgd(float *weight, const float *gradient, size_t count, SgdFactors f)
 {
     size_t vectors = aligned(weight, 16) && aligned(gradient, 16) ? count / 4 : 0;
     for (size_t i = first_item(); i < vectors; i += stride()) {
         float4 w = ((const float4 *)weight)[i];
         float4 g = ((const float4 *)gradient)[i];
-        sgd_plain(w.x, g.x, c);
-        sgd_plain(w.y, g.y, c);
-        sgd_plain(w.z, g.z, c);
-        sgd_plain(w.w, g.w, c);
+        sgd_plain(w.x, g.x, f);
+        sgd_plain(w.y, g.y, f);
+        sgd_plain(w.z, g.z, f);
+        sgd_plain(w.w, g.w, f);
         ((float4 *)weight)[i] = w;
     }
     for (size_t i = 4 * vectors + first_item(); i < count; i += stride())
-        sgd_plain(weight[i], gradient[i], c);
+        sgd_plain(weight[i], gradient[i], f);
 }
 
 __global__ void sgd_with_momentum(float *weight, const float *gradient, float *velocity,
-                                  size_t count, SgdConstants c)
+                                  size_t count, SgdFactors f)
 {
     size_t vectors =
         aligned(weight, 16) && aligned(gradient, 16) && aligned(velocity, 16) ? count / 4 : 0;
@@ -141,38 +141,29 @@ __global__ void sgd_with_momentum(float *weight, const float *gradient, float *v
         float4 w = ((const float4 *)weight)[i];
         float4 g = ((const float4 *)gradient)[i];
         float4 v = ((const float4 *)velocity)[i];
-        sgd_momentum(w.x, g.x, v.x, c);
-        sgd_momentum(w.y, g.y, v.y, c);
-        sgd_momentum(w.z, g.z, v.z, c);
-        sgd_momentum(w.w, g.w, v.w, c);
+        sgd_momentum(w.x, g.x, v.x, f);
+        sgd_momentum(w.y, g.y, v.y, f);
+        sgd_momentum(w.z, g.z, v.z, f);
+        sgd_momentum(w.w, g.w, v.w, f);
         ((float4 *)weight)[i] = w;
         ((float4 *)velocity)[i] = v;
     }
     for (size_t i = 4 * vectors + first_item(); i < count; i += stride())
-        sgd_momentum(weight[i], gradient[i], velocity[i], c);
+        sgd_momentum(weight[i], gradient[i], velocity[i], f);
 }
 
-/* What is the same for every weight, worked out once on the host. */
-typedef struct AdamConstants {
-    float beta1, beta2, epsilon;
-    float l2;              /* Adam's weight decay, 0 for AdamW */
-    float keep;            /* AdamW's: what the weights are multiplied by, 1 for Adam */
-    float step_size;       /* lr / (1 - beta1^step) */
-    float root_correction; /* sqrt(1 - beta2^step) */
-} AdamConstants;
-
 __device__ static void adam_one(float &weight, float gradient, float &mean, float &square,
-                                const AdamConstants &c)
+                                const AdamFactors &f)
 {
-    float g = gradient + c.l2 * weight;
-    mean = c.beta1 * mean + (1 - c.beta1) * g;
-    square = c.beta2 * square + (1 - c.beta2) * g * g;
-    float denominator = sqrtf(square) / c.root_correction + c.epsilon;
-    weight = c.keep * weight - c.step_size * (mean / denominator);
+    float g = gradient + f.l2 * weight;
+    mean = f.beta1 * mean + f.one_minus_beta1 * g;
+    square = f.beta2 * square + f.one_minus_beta2 * g * g;
+    float denominator = sqrtf(square) / f.root_correction + f.epsilon;
+    weight = f.keep * weight - f.step_size * (mean / denominator);
 }
 
 __global__ void adam(float *weight, const float *gradient, float *mean, float *square, size_t count,
-                     AdamConstants c)
+                     AdamFactors f)
 {
     bool vectorised =
         aligned(weight, 16) && aligned(gradient, 16) && aligned(mean, 16) && aligned(square, 16);
@@ -182,16 +173,16 @@ __global__ void adam(float *weight, const float *gradient, float *mean, float *s
         float4 g = ((const float4 *)gradient)[i];
         float4 m = ((const float4 *)mean)[i];
         float4 s = ((const float4 *)square)[i];
-        adam_one(w.x, g.x, m.x, s.x, c);
-        adam_one(w.y, g.y, m.y, s.y, c);
-        adam_one(w.z, g.z, m.z, s.z, c);
-        adam_one(w.w, g.w, m.w, s.w, c);
+        adam_one(w.x, g.x, m.x, s.x, f);
+        adam_one(w.y, g.y, m.y, s.y, f);
+        adam_one(w.z, g.z, m.z, s.z, f);
+        adam_one(w.w, g.w, m.w, s.w, f);
         ((float4 *)weight)[i] = w;
         ((float4 *)mean)[i] = m;
         ((float4 *)square)[i] = s;
     }
     for (size_t i = 4 * vectors + first_item(); i < count; i += stride())
-        adam_one(weight[i], gradient[i], mean[i], square[i], c);
+        adam_one(weight[i], gradient[i], mean[i], square[i], f);
 }
 
 /* --- along the columns of a matrix -------------------------------------------------------- */
@@ -446,30 +437,20 @@ cudaError_t kernel_sgd_step(cudaStream_t stream, float *weight, const float *gra
                             float *velocity, size_t count, float lr, float momentum,
                             float weight_decay)
 {
-    SgdConstants constants = {lr, momentum, weight_decay};
+    SgdFactors factors = {lr, momentum, weight_decay};
     if (momentum == 0)
-        sgd<<<blocks_for(count), THREADS, 0, stream>>>(weight, gradient, count, constants);
+        sgd<<<blocks_for(count), THREADS, 0, stream>>>(weight, gradient, count, factors);
     else
         sgd_with_momentum<<<blocks_for(count), THREADS, 0, stream>>>(weight, gradient, velocity,
-                                                                     count, constants);
+                                                                     count, factors);
     return cudaGetLastError();
 }
 
 cudaError_t kernel_adam_step(cudaStream_t stream, float *weight, const float *gradient, float *mean,
-                             float *square, size_t count, const AdamStep *step)
+                             float *square, size_t count, const AdamFactors *factors)
 {
-    double correction1 = 1 - pow((double)step->beta1, (double)step->step);
-    double correction2 = 1 - pow((double)step->beta2, (double)step->step);
-    AdamConstants constants;
-    constants.beta1 = step->beta1;
-    constants.beta2 = step->beta2;
-    constants.epsilon = step->epsilon;
-    constants.l2 = step->decoupled ? 0 : step->weight_decay;
-    constants.keep = step->decoupled ? 1 - step->lr * step->weight_decay : 1;
-    constants.step_size = (float)((double)step->lr / correction1);
-    constants.root_correction = (float)sqrt(correction2);
     adam<<<blocks_for(count), THREADS, 0, stream>>>(weight, gradient, mean, square, count,
-                                                    constants);
+                                                    *factors);
     return cudaGetLastError();
 }
 

@@ -7,7 +7,7 @@
 #ifndef TRAINER_KERNELS_H
 #define TRAINER_KERNELS_H
 
-#include "device/device.h"
+#include "device/engine.h"
 
 #include <cuda_runtime_api.h>
 
@@ -48,12 +48,12 @@ cudaError_t kernel_softmax_cross_entropy(cudaStream_t stream, float *gradient, L
 /* into[i] += addend[i] */
 cudaError_t kernel_add(cudaStream_t stream, float *into, const float *addend, size_t count);
 
-/* As device_sgd_step and device_adam_step. */
+/* As device_sgd_step and device_adam_step; the factors are adam_factors(). */
 cudaError_t kernel_sgd_step(cudaStream_t stream, float *weight, const float *gradient,
                             float *velocity, size_t count, float lr, float momentum,
                             float weight_decay);
 cudaError_t kernel_adam_step(cudaStream_t stream, float *weight, const float *gradient, float *mean,
-                             float *square, size_t count, const AdamStep *adam);
+                             float *square, size_t count, const AdamFactors *factors);
 
 #ifdef __cplusplus
 }
