@@ -30,6 +30,8 @@ static const char *driver_hint(char *text)
     int driver = 0, toolkit = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&toolkit);
+    if (driver == 0)
+        return "; no NVIDIA driver is at work here";
     snprintf(text, HINT_ROOM,
              "; the driver is for CUDA up to %d.%d, this program was built with %d.%d: update the "
              "driver, or build with an older toolkit",
