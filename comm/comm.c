@@ -100,6 +100,7 @@ Comm *comm_open(Group *group, int rank, Device *device, double timeout_s, bool b
     comm->timeout_s = timeout_s;
     comm->background = background;
     comm->kind = BYTES_PARAMETER_GRADIENTS;
+    comm->bucket = -1;
     if (group->kind == COMM_NCCL)
         *error = nccl_open_seat(comm);
     else if (device && device_kind(device) == DEVICE_CUDA)
@@ -149,6 +150,11 @@ void comm_count_as(Comm *comm, BytesKind kind)
     comm->kind = kind;
 }
 
+void comm_name_bucket(Comm *comm, int bucket)
+{
+    comm->bucket = bucket;
+}
+
 void comm_group_last_operation(const Group *group, int rank, char *text, size_t size)
 {
     uint64_t last = atomic_load_explicit(&group->last[rank], memory_order_relaxed);
@@ -170,6 +176,7 @@ static Error start(Comm *comm, Operation operation, Event *done)
                           comm->sequence * 8 + (uint64_t)operation.collective,
                           memory_order_relaxed);
     operation.kind = comm->kind;
+    operation.bucket = comm->bucket;
     *done = (Event){0};
     return comm->transport->start(comm, &operation, done);
 }

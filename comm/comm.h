@@ -113,6 +113,10 @@ int comm_take_spans(Comm *comm, CommSpan *spans, int most);
  * (BYTES_PARAMETER_GRADIENTS until this is called). */
 void comm_count_as(Comm *comm, BytesKind kind);
 
+/* Operations started from now on carry bucket `bucket`, which messages about them then name; -1, as
+ * at first: none. */
+void comm_name_bucket(Comm *comm, int bucket);
+
 /* The operation in progress or last done: "all_reduce #12"; for the summary after a failure. The
  * text belongs to the communicator. */
 const char *comm_last_operation(const Comm *comm);

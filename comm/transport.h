@@ -26,6 +26,7 @@ typedef struct Operation {
     int root;
     Event after;
     BytesKind kind; /* what its bytes are counted as */
+    int bucket;     /* that it carries; -1: none */
 } Operation;
 
 typedef struct Transport {
@@ -63,6 +64,7 @@ struct Comm {
     double timeout_s;
     bool background;
     BytesKind kind;
+    int bucket;
     uint64_t sequence; /* operations started */
     char last_text[64];
     void *state; /* the transport's own */
