@@ -103,6 +103,7 @@ static Error start_next_bucket(Ddp *ddp)
 {
     const Bucket *bucket = &ddp->bucket[ddp->started];
     float *slice = ddp->worker->model.gradients + bucket->offset;
+    comm_name_bucket(ddp->comm, ddp->started);
     Event *reduced = &ddp->reduced[ddp->started++];
     return comm_all_reduce(ddp->comm, slice, bucket->count, COMM_FLOAT, COMM_SUM,
                            device_record(ddp->worker->device), reduced);
@@ -185,4 +186,5 @@ const Strategy ddp_strategy = {
     .step = ddp_step,
     .epoch_end = ddp_epoch_end,
     .close = ddp_close,
+    .source_lines = __LINE__ + 1,
 };

@@ -193,4 +193,5 @@ const Strategy dp_strategy = {
     .open = dp_open,
     .step = dp_step,
     .close = dp_close,
+    .source_lines = __LINE__ + 1,
 };

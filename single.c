@@ -69,4 +69,5 @@ const Strategy single_strategy = {
     .open = single_open,
     .step = single_step,
     .close = single_close,
+    .source_lines = __LINE__ + 1,
 };

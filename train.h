@@ -37,6 +37,7 @@ typedef struct Strategy {
     /* After every epoch; may be NULL. */
     Error (*epoch_end)(Job *job);
     void (*close)(Job *job);
+    int source_lines; /* of its file, for the tables: what the way of training costs to write */
 } Strategy;
 
 extern const Strategy single_strategy;

@@ -117,9 +117,9 @@ void comm_count_as(Comm *comm, BytesKind kind);
  * at first: none. */
 void comm_name_bucket(Comm *comm, int bucket);
 
-/* The operation in progress or last done: "all_reduce #12"; for the summary after a failure. The
- * text belongs to the communicator. */
-const char *comm_last_operation(const Comm *comm);
+/* What a rank started last: "all_reduce #12", or "none". Any process may ask, also about a rank that
+ * is dead. */
+void comm_group_last_operation(const Group *group, int rank, char *text, size_t size);
 
 /* --- the devices of one process ----------------------------------------------------------- *
  * What DataParallel needs: the model from device 0 to every other, gradients back. */

@@ -1,0 +1,93 @@
+/* environment.c: the machine, the libraries and the source, for the JSON (see environment.h). */
+#include "report/environment.h"
+
+#include "train.h"
+
+#include <cblas.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#ifndef TRAINER_REVISION
+#define TRAINER_REVISION "unknown"
+#endif
+
+/* The value of the first line of /proc/cpuinfo that begins with `key`. */
+static void read_cpu_name(char *name, size_t size)
+{
+    snprintf(name, size, "unknown");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (!file)
+        return;
+    char line[512];
+    while (fgets(line, sizeof line, file)) {
+        /* x86 says "model name", some others "Model" or "cpu" */
+        if (strncmp(line, "model name", 10) != 0 && strncmp(line, "Model", 5) != 0)
+            continue;
+        const char *value = strchr(line, ':');
+        if (!value)
+            continue;
+        value += strspn(value, ": \t");
+        snprintf(name, size, "%.*s", (int)strcspn(value, "\n"), value);
+        break;
+    }
+    fclose(file);
+}
+
+static cJSON *libraries(void)
+{
+    cJSON *object = cJSON_CreateObject();
+    char text[256];
+    /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..." and the kernels it picked for this CPU */
+    snprintf(text, sizeof text, "%.20s (%s)", openblas_get_config(), openblas_get_corename());
+    cJSON_AddStringToObject(object, "blas", text);
+    cJSON_AddStringToObject(object, "cjson", cJSON_Version());
+    cJSON_AddStringToObject(object, "zlib", zlibVersion());
+    return object;
+}
+
+/* The different devices of all runs that are GPUs. */
+static cJSON *gpus(const Plan *plan)
+{
+    cJSON *array = cJSON_CreateArray();
+    if (plan->config.device_kind != DEVICE_CUDA)
+        return array;
+    for (int gpu = 0; gpu < plan->config.gpus; gpu++)
+        for (int i = 0; i < plan->runs; i++)
+            if (gpu < plan->run[i].devices) {
+                cJSON_AddItemToArray(array,
+                                     cJSON_CreateString(plan->run[i].lanes[gpu].device_name));
+                break;
+            }
+    return array;
+}
+
+cJSON *environment_json(const Plan *plan, const char *command_line)
+{
+    cJSON *object = cJSON_CreateObject();
+    struct utsname system;
+    char cpu[256], date[32];
+    uname(&system);
+    read_cpu_name(cpu, sizeof cpu);
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+
+    cJSON_AddStringToObject(object, "host", system.nodename);
+    cJSON_AddStringToObject(object, "system", system.release);
+    cJSON_AddStringToObject(object, "cpu", cpu);
+    cJSON_AddNumberToObject(object, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    cJSON_AddNumberToObject(object, "physical_cores", plan->cores);
+    cJSON_AddItemToObject(object, "gpus", gpus(plan));
+    cJSON_AddItemToObject(object, "libraries", libraries());
+    cJSON_AddStringToObject(object, "revision", TRAINER_REVISION);
+    cJSON_AddStringToObject(object, "command", command_line);
+    cJSON_AddStringToObject(object, "date", date);
+    cJSON *lines = cJSON_AddObjectToObject(object, "source_lines");
+    cJSON_AddNumberToObject(lines, "dp.c", dp_strategy.source_lines);
+    cJSON_AddNumberToObject(lines, "ddp.c", ddp_strategy.source_lines);
+    return object;
+}

@@ -1,0 +1,593 @@
+/* json.c: from the step records in shared memory to one JSON object (see json.h). */
+#include "report/json.h"
+
+#include "report/environment.h"
+#include "report/statistics.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The steps of a run that count, by number, and their times in the order of the steps. */
+typedef struct Measured {
+    size_t count;
+    int64_t *step;
+    double *ms;     /* of each step */
+    double *sorted; /* the same, ascending */
+    double *scratch;
+    double median;
+    Range middle;
+    int64_t typical; /* the step nearest to the median */
+} Measured;
+
+static void measured_free(Measured *measured)
+{
+    free(measured->step);
+    free(measured->ms);
+    free(measured->sorted);
+    free(measured->scratch);
+}
+
+/* How long a step took: on the boss, on rank 0, or, where nobody waits for anybody, on average. */
+static double step_duration(const Plan *plan, const Run *run, int64_t step)
+{
+    if (run->kind != RUN_LIMIT)
+        return run_records(plan, run, 0)[step].step_ms;
+    double sum = 0;
+    for (int device = 0; device < run->devices; device++)
+        sum += run_records(plan, run, device)[step].step_ms;
+    return sum / run->devices;
+}
+
+static bool measured_init(Measured *measured, const Plan *plan, const Run *run)
+{
+    size_t steps = (size_t)plan->config.total_steps;
+    *measured = (Measured){
+        .step = malloc(sizeof *measured->step * steps),
+        .ms = malloc(sizeof *measured->ms * steps),
+        .sorted = malloc(sizeof *measured->sorted * steps),
+        .scratch = malloc(sizeof *measured->scratch * steps),
+    };
+    if (!measured->step || !measured->ms || !measured->sorted || !measured->scratch) {
+        measured_free(measured);
+        return false;
+    }
+    const StepRecord *records = run_records(plan, run, 0);
+    for (int64_t step = 0; step < plan->config.total_steps; step++) {
+        if (!records[step].measured)
+            continue;
+        measured->step[measured->count] = step;
+        measured->ms[measured->count] = step_duration(plan, run, step);
+        measured->sorted[measured->count] = measured->ms[measured->count];
+        measured->count++;
+    }
+    statistics_sort(measured->sorted, measured->count);
+    measured->median = statistics_median(measured->sorted, measured->count);
+    measured->middle = statistics_middle_half(measured->sorted, measured->count);
+    double nearest = INFINITY;
+    measured->typical = -1;
+    for (size_t i = 0; i < measured->count; i++) {
+        double distance = fabs(measured->ms[i] - measured->median);
+        if (distance < nearest) {
+            nearest = distance;
+            measured->typical = measured->step[i];
+        }
+    }
+    return true;
+}
+
+/* A number, or null for one that does not exist. */
+static void add_number(cJSON *object, const char *name, double value)
+{
+    if (isfinite(value))
+        cJSON_AddNumberToObject(object, name, value);
+    else
+        cJSON_AddNullToObject(object, name);
+}
+
+/* --- phases ------------------------------------------------------------------------------- */
+
+/* Mean of a phase over the middle half of the measured steps, on one device. */
+static double phase_mean(const Plan *plan, const Run *run, const Measured *measured, int device,
+                         Phase phase)
+{
+    const StepRecord *records = run_records(plan, run, device);
+    for (size_t i = 0; i < measured->count; i++)
+        measured->scratch[i] = records[measured->step[i]].phase_ms[phase];
+    return statistics_mean_within(measured->scratch, measured->ms, measured->count,
+                                  measured->middle);
+}
+
+static cJSON *phases_json(const Plan *plan, const Run *run, const Measured *measured)
+{
+    cJSON *object = cJSON_CreateObject();
+    const StepRecord *records = run_records(plan, run, 0);
+    for (size_t i = 0; i < measured->count; i++)
+        measured->scratch[i] = records[measured->step[i]].step_ms;
+    double other =
+        statistics_mean_within(measured->scratch, measured->ms, measured->count, measured->middle);
+    for (int phase = 0; phase < PHASES; phase++) {
+        double mean = phase_mean(plan, run, measured, 0, (Phase)phase);
+        add_number(object, phase_name((Phase)phase), mean);
+        other -= mean;
+    }
+    add_number(object, "other", other);
+    return object;
+}
+
+/* The least and the most of each phase over the ranks. */
+static cJSON *phases_over_ranks_json(const Plan *plan, const Run *run, const Measured *measured)
+{
+    cJSON *object = cJSON_CreateObject();
+    for (int phase = 0; phase < PHASES; phase++) {
+        double least = INFINITY, most = -INFINITY;
+        for (int device = 0; device < run->devices; device++) {
+            double mean = phase_mean(plan, run, measured, device, (Phase)phase);
+            least = fmin(least, mean);
+            most = fmax(most, mean);
+        }
+        cJSON *pair = cJSON_AddObjectToObject(object, phase_name((Phase)phase));
+        add_number(pair, "least", least);
+        add_number(pair, "most", most);
+    }
+    return object;
+}
+
+/* The share of a step in which a device works: computes, or copies for others. */
+static double busy_share(const Plan *plan, const Run *run, const Measured *measured, int device)
+{
+    double busy_ms = 0;
+    for (int phase = 0; phase < PHASES; phase++)
+        if (phase != PHASE_LATE_COLLEAGUE && phase != PHASE_TRANSFER)
+            busy_ms += phase_mean(plan, run, measured, device, (Phase)phase);
+    double step_ms =
+        statistics_mean_within(measured->ms, measured->ms, measured->count, measured->middle);
+    return busy_ms / step_ms;
+}
+
+/* --- traffic ------------------------------------------------------------------------------ */
+
+static cJSON *traffic_json(const Plan *plan, const Run *run, const Measured *measured)
+{
+    static const char *const names[BYTES_KINDS] = {
+        [BYTES_MODEL] = "model",
+        [BYTES_INPUTS] = "inputs",
+        [BYTES_OUTPUTS] = "outputs",
+        [BYTES_OUTPUT_GRADIENTS] = "output_gradients",
+        [BYTES_PARAMETER_GRADIENTS] = "parameter_gradients",
+    };
+    if (measured->typical < 0)
+        return cJSON_CreateNull();
+    double by_kind[BYTES_KINDS] = {0};
+    double total = 0, busiest_sent = 0, busiest_received = 0;
+    for (int device = 0; device < run->devices; device++) {
+        const StepRecord *record = &run_records(plan, run, device)[measured->typical];
+        double sent = 0, received = 0;
+        for (int kind = 0; kind < BYTES_KINDS; kind++) {
+            sent += (double)record->sent[kind];
+            received += (double)record->received[kind];
+            by_kind[kind] += (double)record->sent[kind];
+        }
+        total += sent;
+        if (sent + received > busiest_sent + busiest_received) {
+            busiest_sent = sent;
+            busiest_received = received;
+        }
+    }
+    cJSON *object = cJSON_CreateObject();
+    cJSON *busiest = cJSON_AddObjectToObject(object, "busiest");
+    cJSON_AddNumberToObject(busiest, "sent", busiest_sent);
+    cJSON_AddNumberToObject(busiest, "received", busiest_received);
+    cJSON_AddNumberToObject(object, "total", total);
+    cJSON *kinds = cJSON_AddObjectToObject(object, "by_kind");
+    for (int kind = 0; kind < BYTES_KINDS; kind++)
+        cJSON_AddNumberToObject(kinds, names[kind], by_kind[kind]);
+    return object;
+}
+
+/* --- learning ----------------------------------------------------------------------------- */
+
+/* The mean loss of steps `from` to `to` - 1 over their samples, from all devices' sums. */
+static double mean_loss(const Plan *plan, const Run *run, int64_t from, int64_t to)
+{
+    double sum = 0, rows = 0;
+    for (int64_t step = from; step < to; step++) {
+        for (int device = 0; device < run->devices; device++)
+            sum += run_records(plan, run, device)[step].loss_sum;
+        rows += run_records(plan, run, 0)[step].rows;
+    }
+    return sum / rows;
+}
+
+static double accuracy_of(const Plan *plan, const Run *run, int evaluation)
+{
+    double correct = 0;
+    for (int device = 0; device < run->devices; device++)
+        correct += run_evaluations(plan, run, device)[evaluation].correct;
+    return correct / (double)plan->data->test.count;
+}
+
+static double test_loss_of(const Plan *plan, const Run *run, int evaluation)
+{
+    double sum = 0;
+    for (int device = 0; device < run->devices; device++)
+        sum += run_evaluations(plan, run, device)[evaluation].loss_sum;
+    return sum / (double)plan->data->test.count;
+}
+
+static cJSON *epochs_json(const Plan *plan, const Run *run)
+{
+    cJSON *array = cJSON_CreateArray();
+    int64_t from = 0;
+    for (int i = 0; i < plan->config.evaluations; i++) {
+        const Evaluation *evaluation = &run_evaluations(plan, run, 0)[i];
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddNumberToObject(object, "epoch", i + 1);
+        add_number(object, "loss", mean_loss(plan, run, from, evaluation->steps));
+        add_number(object, "accuracy", accuracy_of(plan, run, i));
+        add_number(object, "test_loss", test_loss_of(plan, run, i));
+        add_number(object, "seconds", evaluation->training_ms / 1e3);
+        cJSON_AddItemToArray(array, object);
+        from = evaluation->steps;
+    }
+    return array;
+}
+
+static void add_learning(cJSON *object, const Plan *plan, const ReportContext *context,
+                         const Run *run)
+{
+    int64_t steps = plan->config.total_steps;
+    add_number(object, "first_loss", mean_loss(plan, run, 0, 1));
+    add_number(object, "loss", mean_loss(plan, run, steps - 1, steps));
+    double accuracy =
+        plan->data->test.count ? accuracy_of(plan, run, plan->config.evaluations - 1) : NAN;
+    add_number(object, "accuracy", accuracy);
+    if (context->epochs > 0)
+        cJSON_AddItemToObject(object, "epochs", epochs_json(plan, run));
+    if (!context->log_losses)
+        return;
+    cJSON *losses = cJSON_AddArrayToObject(object, "losses");
+    for (int64_t step = 0; step < steps; step++)
+        cJSON_AddItemToArray(losses, cJSON_CreateNumber(mean_loss(plan, run, step, step + 1)));
+}
+
+/* --- timeline ----------------------------------------------------------------------------- */
+
+static void add_span(cJSON *array, const char *lane, const char *phase, double start, double end)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "lane", lane);
+    cJSON_AddStringToObject(object, "phase", phase);
+    cJSON_AddNumberToObject(object, "start_ms", start);
+    cJSON_AddNumberToObject(object, "end_ms", end);
+    cJSON_AddItemToArray(array, object);
+}
+
+static void lane_name(const Run *run, int device, char *name, size_t size)
+{
+    if (run->kind == RUN_DP && device == 0)
+        snprintf(name, size, "boss");
+    else if (run->processes > 1)
+        snprintf(name, size, "rank %d", device);
+    else
+        snprintf(name, size, "device %d", device);
+}
+
+static cJSON *timeline_json(const Plan *plan, const Run *run, const Measured *measured)
+{
+    cJSON *array = cJSON_CreateArray();
+    if (measured->typical < 0)
+        return array;
+    double zero_ms = INFINITY;
+    for (int device = 0; device < run->devices; device++)
+        zero_ms = fmin(zero_ms, run_records(plan, run, device)[measured->typical].start_ms);
+    for (int device = 0; device < run->devices; device++) {
+        const StepRecord *record = &run_records(plan, run, device)[measured->typical];
+        double start = record->start_ms - zero_ms;
+        char lane[32];
+        lane_name(run, device, lane, sizeof lane);
+        for (int phase = 0; phase < PHASES; phase++)
+            if (record->phase_ms[phase] > 0)
+                add_span(array, lane, phase_name((Phase)phase), start + record->begin_ms[phase],
+                         start + record->begin_ms[phase] + record->phase_ms[phase]);
+        snprintf(lane + strlen(lane), sizeof lane - strlen(lane), " comm");
+        for (int i = 0; i < record->talks; i++) {
+            const TalkRecord *talk = &record->talk[i];
+            add_span(array, lane, "late_colleague", start + talk->start_ms,
+                     start + talk->arrived_ms);
+            add_span(array, lane, "all_reduce", start + talk->arrived_ms, start + talk->done_ms);
+        }
+    }
+    return array;
+}
+
+/* --- results ------------------------------------------------------------------------------ */
+
+static double max_weight_difference(const Plan *plan, const Run *run, const Run *other)
+{
+    double most = 0;
+    for (size_t i = 0; i < plan->layout.arena_count; i++)
+        most = fmax(most, fabs((double)run->final_weights[i] - (double)other->final_weights[i]));
+    return most;
+}
+
+static const Run *find_run(const Plan *plan, RunKind kind, int devices)
+{
+    for (int i = 0; i < plan->runs; i++)
+        if (plan->run[i].kind == kind && plan->run[i].devices == devices)
+            return &plan->run[i];
+    return NULL;
+}
+
+/* Threads that compute or copy, over all processes of a run. */
+static int thread_count(const Plan *plan, const Run *run)
+{
+    if (run->kind == RUN_DP)
+        return run->devices;
+    bool communication_threads =
+        run->kind == RUN_DDP && plan->config.overlap && plan->config.comm_kind == COMM_SHM;
+    return communication_threads ? 2 * run->processes : run->processes;
+}
+
+static void add_devices(cJSON *object, const Plan *plan, const Run *run, const Measured *measured)
+{
+    cJSON *memory = cJSON_AddArrayToObject(object, "memory");
+    cJSON *busy = cJSON_AddArrayToObject(object, "busy");
+    for (int device = 0; device < run->devices; device++) {
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddNumberToObject(item, "device", device);
+        cJSON_AddNumberToObject(item, "peak_bytes", (double)run->lanes[device].peak_bytes);
+        cJSON_AddItemToArray(memory, item);
+        item = cJSON_CreateObject();
+        cJSON_AddNumberToObject(item, "device", device);
+        add_number(item, "share", busy_share(plan, run, measured, device));
+        cJSON_AddItemToArray(busy, item);
+    }
+}
+
+static cJSON *result_json(const Plan *plan, const ReportContext *context, const Run *run,
+                          const Measured *measured, double single_ms)
+{
+    const Config *config = &plan->config;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "mode", run_kind_name(run->kind));
+    cJSON_AddNumberToObject(object, "devices", run->devices);
+    cJSON_AddNumberToObject(object, "processes", run->processes);
+    cJSON_AddNumberToObject(object, "threads", thread_count(plan, run));
+    cJSON_AddNumberToObject(object, "model_copies", run->devices);
+    cJSON_AddStringToObject(object, "device_kind",
+                            config->device_kind == DEVICE_CUDA ? "cuda" : "cpu");
+    if (run->lanes[0].transport[0])
+        cJSON_AddStringToObject(object, "transport", run->lanes[0].transport);
+    else
+        cJSON_AddNullToObject(object, "transport");
+    cJSON_AddBoolToObject(object, "oversubscribed",
+                          run->devices > (config->gpus > 0 ? config->gpus : plan->cores));
+
+    cJSON *step = cJSON_AddObjectToObject(object, "step_ms");
+    add_number(step, "median", measured->median);
+    add_number(step, "p05", statistics_quantile(measured->sorted, measured->count, 0.05));
+    add_number(step, "p95", statistics_quantile(measured->sorted, measured->count, 0.95));
+    cJSON_AddNumberToObject(step, "n", (double)measured->count);
+    add_number(object, "samples_per_s", config->batch / measured->median * 1e3);
+    add_number(object, "speedup", single_ms / measured->median);
+    add_number(object, "efficiency", single_ms / measured->median / run->devices);
+    cJSON_AddNumberToObject(object, "batch_per_device", (double)config->batch / run->devices);
+
+    cJSON_AddItemToObject(object, "phases_ms", phases_json(plan, run, measured));
+    if (run->devices > 1 && run->kind != RUN_DP)
+        cJSON_AddItemToObject(object, "phases_over_ranks_ms",
+                              phases_over_ranks_json(plan, run, measured));
+    cJSON_AddItemToObject(object, "traffic", traffic_json(plan, run, measured));
+    add_devices(object, plan, run, measured);
+    if (run->kind != RUN_LIMIT) {
+        add_learning(object, plan, context, run);
+        const Run *single = find_run(plan, RUN_SINGLE, 1);
+        add_number(object, "max_abs_weight_diff",
+                   single ? max_weight_difference(plan, run, single) : NAN);
+    }
+    cJSON_AddItemToObject(object, "timeline", timeline_json(plan, run, measured));
+    return object;
+}
+
+/* --- comparisons -------------------------------------------------------------------------- */
+
+/* The median step time of each turn: measurements that lie next to each other in time are compared
+ * with each other. Returns the number of turns with measured steps. */
+static size_t turn_medians(const Plan *plan, const Measured *measured, double *medians)
+{
+    size_t turns = 0, i = 0;
+    for (int64_t step = 0; step < plan->config.total_steps;) {
+        int64_t end = config_turn_end(&plan->config, step);
+        size_t count = 0;
+        for (; i < measured->count && measured->step[i] < end; i++)
+            measured->scratch[count++] = measured->ms[i];
+        statistics_sort(measured->scratch, count);
+        if (count > 0)
+            medians[turns++] = statistics_median(measured->scratch, count);
+        step = end;
+    }
+    return turns;
+}
+
+/* Device r of DP and rank r of DDP do the same arithmetic if all batches split evenly, and sums are
+ * taken in the same order unless NCCL takes them. */
+static bool must_be_equal(const Plan *plan, int devices)
+{
+    const Config *config = &plan->config;
+    int64_t last_batch = (int64_t)plan->data->train.count % config->batch;
+    bool reaches_last = config->total_steps >= config->steps_per_epoch;
+    return config->batch % devices == 0 && (!reaches_last || last_batch % devices == 0) &&
+           (config->comm_kind == COMM_SHM || devices <= 2);
+}
+
+static cJSON *comparison_json(const Plan *plan, const Measured *measured, const Run *dp,
+                              const Run *ddp, const Run *no_overlap, double *scratch)
+{
+    size_t steps = (size_t)plan->config.total_steps;
+    double *dp_turns = scratch, *ddp_turns = scratch + steps, *other = scratch + 2 * steps;
+    size_t turns = turn_medians(plan, &measured[dp - plan->run], dp_turns);
+    turn_medians(plan, &measured[ddp - plan->run], ddp_turns);
+    MedianInterval faster = statistics_faster_percent(dp_turns, ddp_turns, turns, other);
+
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "devices", dp->devices);
+    cJSON *percent = cJSON_AddObjectToObject(object, "ddp_faster_percent");
+    add_number(percent, "median", faster.median);
+    add_number(percent, "low", faster.low);
+    add_number(percent, "high", faster.high);
+    add_number(percent, "confidence", faster.confidence);
+    cJSON_AddNumberToObject(percent, "pairs", (double)turns);
+
+    if (no_overlap) {
+        turn_medians(plan, &measured[no_overlap - plan->run], other);
+        for (size_t i = 0; i < turns; i++)
+            other[i] -= ddp_turns[i];
+        statistics_sort(other, turns);
+        MedianInterval saved = statistics_median_interval(other, turns);
+        add_number(object, "overlap_saved_ms", saved.median);
+        cJSON *interval = cJSON_AddObjectToObject(object, "overlap_saved_interval_ms");
+        add_number(interval, "low", saved.low);
+        add_number(interval, "high", saved.high);
+    } else {
+        cJSON_AddNullToObject(object, "overlap_saved_ms");
+    }
+
+    if (must_be_equal(plan, dp->devices))
+        cJSON_AddBoolToObject(object, "dp_equals_ddp",
+                              memcmp(dp->final_weights, ddp->final_weights,
+                                     sizeof(float) * plan->layout.arena_count) == 0);
+    else
+        cJSON_AddNullToObject(object, "dp_equals_ddp");
+    add_number(object, "dp_ddp_max_abs_weight_diff", max_weight_difference(plan, dp, ddp));
+    return object;
+}
+
+static cJSON *comparisons_json(const Plan *plan, const Measured *measured, double *scratch)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (int i = 0; i < plan->runs; i++) {
+        const Run *dp = &plan->run[i];
+        const Run *ddp = dp->kind == RUN_DP ? find_run(plan, RUN_DDP, dp->devices) : NULL;
+        if (ddp)
+            cJSON_AddItemToArray(
+                array, comparison_json(plan, measured, dp, ddp,
+                                       find_run(plan, RUN_DDP_NO_OVERLAP, dp->devices), scratch));
+    }
+    return array;
+}
+
+/* --- configuration ------------------------------------------------------------------------ */
+
+static cJSON *config_json(const Plan *plan, const ReportContext *context)
+{
+    static const char *const optimizers[] = {"sgd", "adam", "adamw"};
+    const Config *config = &plan->config;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "mode", context->mode);
+    cJSON_AddItemToObject(object, "layers",
+                          cJSON_CreateIntArray(plan->layout.widths, plan->layout.layers + 1));
+    cJSON_AddNumberToObject(object, "parameters", (double)plan->layout.parameter_count);
+    cJSON_AddNumberToObject(object, "model_bytes",
+                            (double)(sizeof(float) * plan->layout.arena_count));
+    cJSON_AddNumberToObject(object, "batch", config->batch);
+    cJSON_AddNumberToObject(object, "epochs", (double)context->epochs);
+    cJSON_AddNumberToObject(object, "steps", (double)context->measured_steps);
+    cJSON_AddNumberToObject(object, "warmup", (double)config->warmup_steps);
+    cJSON_AddNumberToObject(object, "total_steps", (double)config->total_steps);
+    cJSON_AddStringToObject(object, "optimizer", optimizers[config->optimizer.kind]);
+    cJSON_AddNumberToObject(object, "lr", config->optimizer.lr);
+    cJSON_AddNumberToObject(object, "momentum", config->optimizer.momentum);
+    cJSON_AddNumberToObject(object, "weight_decay", config->optimizer.weight_decay);
+    cJSON_AddNumberToObject(object, "seed", (double)config->seed);
+    cJSON_AddStringToObject(object, "data", plan->data->name);
+    cJSON_AddNumberToObject(object, "train_samples", (double)plan->data->train.count);
+    cJSON_AddNumberToObject(object, "test_samples", (double)plan->data->test.count);
+    cJSON_AddStringToObject(object, "device", config->device_kind == DEVICE_CUDA ? "cuda" : "cpu");
+    cJSON_AddStringToObject(object, "comm", config->comm_kind == COMM_NCCL ? "nccl" : "shm");
+    cJSON_AddStringToObject(object, "precision", config->tf32 ? "tf32" : "fp32");
+    cJSON_AddNumberToObject(object, "bucket_mb", config->bucket_mb);
+    cJSON_AddBoolToObject(object, "bucket_mb_explicit", config->bucket_explicit);
+    cJSON_AddBoolToObject(object, "overlap", config->overlap);
+    cJSON_AddNumberToObject(object, "timeout_s", config->timeout_s);
+    return object;
+}
+
+/* --- the object --------------------------------------------------------------------------- */
+
+static double startup_seconds(const Plan *plan, const ReportContext *context)
+{
+    double first_ms = INFINITY;
+    for (int i = 0; i < plan->runs; i++)
+        first_ms = fmin(first_ms, plan->run[i].shared->first_step_ms);
+    return (first_ms - context->program_start_ms) / 1e3;
+}
+
+cJSON *report_json(const Plan *plan, const ReportContext *context, Error *error)
+{
+    *error = NULL;
+    Measured measured[sizeof plan->run / sizeof *plan->run];
+    double *scratch = malloc(sizeof *scratch * 3 * (size_t)plan->config.total_steps);
+    int ready = 0;
+    while (scratch && ready < plan->runs &&
+           measured_init(&measured[ready], plan, &plan->run[ready]))
+        ready++;
+    cJSON *object = NULL;
+    if (ready == plan->runs && scratch) {
+        const Run *single = find_run(plan, RUN_SINGLE, 1);
+        double single_ms = single ? measured[single - plan->run].median : NAN;
+        object = cJSON_CreateObject();
+        cJSON_AddNumberToObject(object, "schema", 1);
+        cJSON *environment = environment_json(plan, context->command_line);
+        add_number(environment, "data_seconds", context->data_ms / 1e3);
+        add_number(environment, "startup_seconds", startup_seconds(plan, context));
+        cJSON_AddItemToObject(object, "environment", environment);
+        cJSON_AddItemToObject(object, "config", config_json(plan, context));
+        cJSON *results = cJSON_AddArrayToObject(object, "results");
+        for (int i = 0; i < plan->runs; i++)
+            cJSON_AddItemToArray(
+                results, result_json(plan, context, &plan->run[i], &measured[i], single_ms));
+        cJSON_AddItemToObject(object, "comparisons", comparisons_json(plan, measured, scratch));
+    } else {
+        *error = error_make("no memory for the report");
+    }
+    for (int i = 0; i < ready; i++)
+        measured_free(&measured[i]);
+    free(scratch);
+    return object;
+}
+
+bool report_passed(const cJSON *object)
+{
+    const cJSON *comparison;
+    cJSON_ArrayForEach(
+        comparison,
+        cJSON_GetObjectItem(
+            object,
+            "comparisons")) if (cJSON_IsFalse(cJSON_GetObjectItem(comparison,
+                                                                  "dp_equals_ddp"))) return false;
+    return true;
+}
+
+Error report_write(const cJSON *object, const char *path)
+{
+    char *text = cJSON_Print(object);
+    if (!text)
+        return error_make("no memory for the report");
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdout : fopen(path, "w");
+    bool written = file && fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
+    int number = errno;
+    if (file && !standard && fclose(file) != 0 && written) {
+        written = false;
+        number = errno;
+    }
+    cJSON_free(text);
+    if (!written)
+        return error_make("%s: cannot write the JSON: %s", standard ? "standard output" : path,
+                          strerror(number));
+    return NULL;
+}
