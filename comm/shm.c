@@ -16,7 +16,7 @@
  * computes, and the main thread itself once it has nothing left but to wait. Whoever holds the lock
  * takes the oldest operation one stage further; both wait without it.
  */
-#include "comm/transport.h"
+#include "comm/shm.h"
 
 #include "base/futex.h"
 #include "base/place.h"
@@ -63,6 +63,7 @@ typedef struct Shm {
     unsigned char *heap; /* this rank's */
     size_t heap_used;
     double spin_us;
+    const ShmStaging *staging; /* NULL: buffers are in the heap */
 
     Operation queue[QUEUE]; /* operation n (from 1) lies in queue[n % QUEUE] */
     Word started;           /* by the caller */
@@ -270,14 +271,27 @@ static void arrive(Comm *comm, uint32_t number)
     shm->stage = STAGE_WORK;
 }
 
+/* Carries out one half of the staging, if there is any; false if it failed. */
+static bool staged(Shm *shm, Error (*half)(void *, const Operation *, uint64_t), uint32_t number)
+{
+    Error error = half ? half(shm->staging->context, &shm->queue[number % QUEUE], number) : NULL;
+    if (error)
+        fail(shm, error);
+    return !error;
+}
+
 /* Takes operation `number` as far as it goes without waiting. Returns the word that it then waits
  * for, or NULL when it is complete or has failed. Called with the lock. */
 static Word *advance(Comm *comm, uint32_t number)
 {
     Shm *shm = comm->state;
+    const Operation *operation = &shm->queue[number % QUEUE];
     CommSpan *span = &shm->spans[number % QUEUE];
-    if (shm->stage == STAGE_ARRIVE)
+    if (shm->stage == STAGE_ARRIVE) {
+        if (!staged(shm, shm->staging ? shm->staging->fetch : NULL, number))
+            return NULL;
         arrive(comm, number);
+    }
     if (shm->stage == STAGE_WORK) {
         int rank = missing_rank(comm, offsetof(Seat, arrived), number);
         if (rank >= 0)
@@ -286,13 +300,15 @@ static Word *advance(Comm *comm, uint32_t number)
         check_agreement(comm, number);
         if (shm->failure[0])
             return NULL;
-        work(comm, &shm->queue[number % QUEUE]);
+        work(comm, operation);
         word_set(&seat_of(comm, comm->rank)->done, number);
         shm->stage = STAGE_FINISH;
     }
     int rank = missing_rank(comm, offsetof(Seat, done), number);
     if (rank >= 0)
         return &seat_of(comm, rank)->done;
+    if (!staged(shm, shm->staging ? shm->staging->deliver : NULL, number))
+        return NULL;
     span->done_ms = device_host_clock_ms();
     shm->stage = STAGE_ARRIVE;
     word_set(&shm->completed, number);
@@ -443,16 +459,27 @@ static void shm_close(Comm *comm)
     free(shm);
 }
 
+const Transport shm_transport = {
+    .name = "shared memory",
+    .alloc = shm_alloc,
+    .start = shm_start,
+    .in_background = shm_in_background,
+    .take_spans = shm_take_spans,
+    .close = shm_close,
+};
+
+unsigned char *shm_heap(const Comm *comm)
+{
+    return heap_of(comm, comm->rank);
+}
+
 Error shm_open_seat(Comm *comm)
 {
-    static const Transport transport = {
-        .name = "shared memory",
-        .alloc = shm_alloc,
-        .start = shm_start,
-        .in_background = shm_in_background,
-        .take_spans = shm_take_spans,
-        .close = shm_close,
-    };
+    return shm_open_staged(comm, NULL);
+}
+
+Error shm_open_staged(Comm *comm, const ShmStaging *staging)
+{
     Shm *shm = aligned_alloc(_Alignof(Shm), sizeof *shm);
     if (!shm)
         return error_make("no memory for a communicator");
@@ -461,7 +488,8 @@ Error shm_open_seat(Comm *comm)
     shm->spin_us = comm->group->world <= comm->group->cores ? SPIN_US : 0;
     pthread_mutex_init(&shm->lock, NULL);
     comm->state = shm;
-    comm->transport = &transport;
+    comm->transport = &shm_transport;
+    shm->staging = staging;
     if (!comm->background)
         return NULL;
 
