@@ -1,0 +1,199 @@
+/* screen.h: what the parts of the tables share: the JSON object read into figures, and the blocks
+ * that table_print puts together. For report/ only.
+ *
+ * A figure that is missing, null or not a number is NAN and prints as a dash.
+ */
+#ifndef TRAINER_SCREEN_H
+#define TRAINER_SCREEN_H
+
+#include "base/error.h"
+#include "report/text.h"
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+typedef enum { MODE_SINGLE, MODE_DP, MODE_DDP, MODE_DDP_NO_OVERLAP, MODE_LIMIT, MODES } Mode;
+
+/* In the order of the design's table. */
+typedef enum {
+    STEP_INPUT,
+    STEP_REPLICATE,
+    STEP_SCATTER,
+    STEP_FORWARD,
+    STEP_GATHER,
+    STEP_LOSS,
+    STEP_SCATTER_GRAD,
+    STEP_BACKWARD,
+    STEP_REDUCE,
+    STEP_LATE_COLLEAGUE,
+    STEP_TRANSFER,
+    STEP_UPDATE,
+    STEP_OTHER,
+    STEP_PHASES
+} StepPhase;
+
+/* What the time of a phase is spent on. */
+typedef enum {
+    SPENT_COMPUTING,  /* on every device at once */
+    SPENT_BOSS_ALONE, /* DP: the boss computes, the others are idle */
+    SPENT_COPYING,    /* between devices, adding gradients up included */
+    SPENT_WAITING,    /* for late colleagues and for transfers that nothing hides */
+    SPENT_OTHER,
+    SPENT_KINDS
+} Spent;
+
+/* The traffic's kinds, in the order of device.h. */
+enum { TRAFFIC_KINDS = 5 };
+
+typedef struct Result {
+    Mode mode;
+    int devices;
+    bool oversubscribed;
+    double processes, threads, model_copies, batch_per_device;
+    double step_ms, p05_ms, p95_ms, steps; /* the median and its spread */
+    double samples_per_s, speedup, efficiency;
+    double phase_ms[STEP_PHASES];                       /* NAN: the run has no such phase */
+    double sent_bytes, received_bytes;                  /* per step, by the busiest device */
+    double traffic_bytes, by_kind_bytes[TRAFFIC_KINDS]; /* per step, over all links */
+    double loss, accuracy, weight_difference;
+    const cJSON *json;
+} Result;
+
+typedef struct Report {
+    const cJSON *object;
+    const cJSON *config, *environment;
+    Result *results;
+    int result_count;
+    int devices; /* the largest count of any DP or DDP run: what the screen compares */
+    double batch, parameters, model_bytes;
+} Report;
+
+/* --- reading the object (screen_runs.c) ------------------------------------------------------ */
+
+/* Reads the object, which must outlive the report. Free the report with report_close, also after an
+ * error. */
+Error report_open(Report *report, const cJSON *object);
+void report_close(Report *report);
+
+/* The run, or NULL. MODE_SINGLE is found with any `devices`. */
+const Result *report_result(const Report *report, Mode mode, int devices);
+
+/* The device counts of DP and DDP runs, ascending; returns how many, at most `most`. */
+int report_device_counts(const Report *report, int *counts, int most);
+
+/* Did any run with so many devices have more devices than cores? */
+bool report_oversubscribed(const Report *report, int devices);
+
+/* Who did more steps per second. */
+typedef enum {
+    WINNER_UNKNOWN, /* not measured, or too seldom for an interval */
+    WINNER_NONE,    /* the interval spans zero */
+    WINNER_DDP,
+    WINNER_DP
+} Winner;
+
+/* By how many per cent more steps per second the winner won, and the interval; without a winner,
+ * DDP's lead, NAN if not known. */
+typedef struct Verdict {
+    Winner winner;
+    double percent, low, high;
+} Verdict;
+Verdict report_verdict(const Report *report, int devices);
+
+/* The entry of `comparisons` for a device count, or NULL. */
+const cJSON *report_comparison(const Report *report, int devices);
+
+/* A member's number, NAN if there is none; its string, NULL if there is none. */
+double json_number(const cJSON *object, const char *name);
+const char *json_string(const cJSON *object, const char *name);
+
+/* "one device", "DP", "DDP", "no overlap", "limit" */
+const char *result_mode_name(Mode mode);
+
+/* As it is written in the tables: "scatter grad". */
+const char *step_phase_name(int phase);
+
+/* What the phase's time is spent on in a run of this mode. */
+Spent step_phase_spent(int phase, Mode mode);
+
+/* Milliseconds of a step spent on this; NAN where the run has no phases. */
+double result_spent_ms(const Result *run, Spent spent);
+
+/* Milliseconds of a step that are talk: copying and waiting. */
+double result_talk_ms(const Result *run);
+
+/* The sum of the phases; NAN where there are none. */
+double result_phases_ms(const Result *run);
+
+/* "Fashion-MNIST, MLP 784-512-512-10 (669,706 weights, 2.7 MB), 1 device = 1 core" */
+void screen_what_was_trained(Text *text, const Report *report);
+
+/* The decimals with which the longest step has `digits` digits: the same for all columns of a
+ * table, so that they can be compared at a glance. */
+int report_decimals(const Report *report, int digits);
+
+/* Cores of the machine, or the GPUs where they are the devices; NAN if not known. */
+double report_cores(const Report *report);
+
+/* "core", "GPU" or "device" */
+const char *report_device_noun(const Report *report);
+
+/* Prints the first of the candidates that fits into one line; the last one is wrapped. */
+void screen_fitting(Text *text, TextColour colour, const char *const *candidates, int count);
+
+/* --- blocks ---------------------------------------------------------------------------------- */
+
+/* What a comparison prints at depth beginner; `more` adds the line that names the other depths. */
+void screen_compare(Text *text, const Report *report, bool more);
+
+/* The same for one run of mode single, DP or DDP. */
+void screen_single_run(Text *text, const Report *report, bool more);
+
+void screen_developer(Text *text, const Report *report);
+void screen_researcher(Text *text, const Report *report);
+
+/* "Busiest device sends/receives: ..." for DP and DDP, either of which may be NULL. */
+void screen_busiest(Text *text, const Result *dp, const Result *ddp);
+
+/* Names the other depths. */
+void screen_more(Text *text);
+
+/* What was learned, from the run's losses and accuracy. */
+void screen_learned(Text *text, const Report *report, const Result *run);
+
+/* "* 4 devices share 2 cores: they cannot all work at once.", or nothing. */
+void screen_oversubscribed(Text *text, const Report *report);
+
+/* A heading of a block, after an empty line. */
+void screen_heading(Text *text, const char *heading);
+
+/* A table with a row per `row` and a column per run, in as many blocks as the width asks for. Rows
+ * that are dashes in every column are left out. */
+typedef Figure (*GridCell)(const Report *report, const Result *run, int row);
+typedef const char *(*GridLabel)(int row);
+typedef struct Grid {
+    GridLabel label; /* of row 0 ... rows - 1 */
+    GridCell cell;
+    int rows;
+    bool talk_in_orange; /* rows are phases: those spent on talk are orange */
+} Grid;
+/* The runs that a grid shows: one device, those of the largest device count, and those of others as
+ * far as they fit beside them. Returns how many, at most `most`. */
+int screen_grid_results(const Text *text, const Report *report, const Result **runs, int most);
+void screen_grid(Text *text, const Report *report, const Grid *grid, const Result *const *runs,
+                 int count);
+
+/* --- the timeline (timeline.c) --------------------------------------------------------------- */
+
+/* Draws the lanes of one step of each run (NULL ones are skipped), all to the same scale, and a
+ * legend. If they are more than `most_lanes`, of each run only the first two devices and the first
+ * rank's communication. Prints nothing when no run has a timeline. */
+enum { ALL_LANES = 64 };
+void timeline_print(Text *text, const char *title, const Result *const *runs, int count,
+                    int most_lanes);
+
+/* Milliseconds of the step that the first rank's communication was at work, hidden or not; NAN
+ * where the timeline does not show it. */
+double timeline_communication_ms(const Result *run);
+
+#endif
