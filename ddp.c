@@ -21,7 +21,7 @@ typedef struct Ddp {
     Worker *worker;
     Optimizer optimizer;
     bool overlap;
-    uint64_t *hashes; /* for comparing replicas; the communicator's memory */
+    uint64_t *scratch; /* for comparing replicas; the communicator's memory */
 
     int buckets;
     Bucket bucket[2 * MODEL_MOST_LAYERS]; /* slices of the gradient arena */
@@ -37,7 +37,7 @@ typedef struct Ddp {
 size_t ddp_heap_bytes(const Layout *layout, int world)
 {
     return 2 * comm_heap_bytes(sizeof(float) * layout->arena_count) +
-           comm_heap_bytes(replicas_bytes(layout, world));
+           comm_heap_bytes(replicas_bytes(world));
 }
 
 /* Rank 0's weights to everyone: the only time that a model travels. */
@@ -71,21 +71,22 @@ static Error ddp_open(Job *job)
         comm_open(job->run->group, job->rank, device, job->config->timeout_s, ddp->overlap, &error);
     TRY(error);
 
+    int world = comm_world(ddp->comm);
+    TRY(comm_alloc(ddp->comm, replicas_bytes(world), (void **)&ddp->scratch));
+    TRY(replicas_check_shapes(ddp->comm, device, job->layout, ddp->scratch));
+
     /* The arenas lie in the communicator's memory: a bucket is reduced where backward wrote it. */
     const Layout *layout = job->layout;
     size_t arena_bytes = sizeof(float) * layout->arena_count;
-    int world = comm_world(ddp->comm);
     float *weights, *gradients;
     TRY(comm_alloc(ddp->comm, arena_bytes, (void **)&weights));
     TRY(comm_alloc(ddp->comm, arena_bytes, (void **)&gradients));
-    TRY(comm_alloc(ddp->comm, replicas_bytes(layout, world), (void **)&ddp->hashes));
 
     int most_rows = (job->config->batch + world - 1) / world;
     TRY(worker_open(job, 0, weights, gradients, most_rows, most_rows, ddp->comm));
     ddp->buckets = bucket_plan(layout, job->config->bucket_mb, job->config->bucket_explicit,
                                ddp->bucket, ddp->bucket_of);
     TRY(optimizer_open(&ddp->optimizer, &job->config->optimizer, device, layout->arena_count));
-    TRY(replicas_check_shapes(ddp->comm, device, layout, ddp->hashes));
     return send_model_once(ddp, job);
 }
 
@@ -169,7 +170,7 @@ static Error ddp_epoch_end(Job *job)
 {
     Ddp *ddp = job->state;
     return replicas_check_weights(ddp->comm, ddp->worker->device, job->layout,
-                                  ddp->worker->model.weights, ddp->hashes);
+                                  ddp->worker->model.weights, ddp->scratch);
 }
 
 static void ddp_close(Job *job)

@@ -1,81 +1,102 @@
-/* replicas.c: each rank hashes its parameters, all ranks gather all hashes, and each compares (see
- * replicas.h).
+/* replicas.c: each rank says what it has in a few numbers, all ranks gather all numbers, and each
+ * compares (see replicas.h).
  */
 #include "replicas.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-size_t replicas_bytes(const Layout *layout, int world)
+#define MOST_NUMBERS (2 * MODEL_MOST_LAYERS)
+
+size_t replicas_bytes(int world)
 {
-    return sizeof(uint64_t) * (size_t)world * (size_t)layout->parameters;
+    return sizeof(uint64_t) * MOST_NUMBERS * (size_t)world;
 }
 
-/* Names the ranks whose hash of a parameter is not rank 0's. */
-static Error report(const Layout *layout, const uint64_t *hashes, int world, int parameter,
-                    const char *what)
+/* Gathers `count` numbers of every rank: `all` [world][count] in host memory, where this rank's row
+ * is filled in. */
+static Error gather(Comm *comm, Device *device, uint64_t *all, size_t count, uint64_t *scratch)
 {
-    char ranks[256] = "";
-    size_t used = 0;
-    int count = 0;
-    for (int rank = 1; rank < world && used < sizeof ranks; rank++) {
-        if (hashes[rank * layout->parameters + parameter] == hashes[parameter])
-            continue;
-        int length = snprintf(ranks + used, sizeof ranks - used, "%s%d", count++ ? ", " : "", rank);
-        used += length > 0 ? (size_t)length : 0;
-    }
-    return error_make("the replicas differ: parameter %s has %s on rank%s %s than on rank 0",
-                      layout->parameter[parameter].name, what, count > 1 ? "s" : "", ranks);
-}
-
-/* `hashes` [world][parameters] in host memory; this rank's row is filled in. */
-static Error compare(Comm *comm, Device *device, const Layout *layout, uint64_t *hashes,
-                     uint64_t *scratch, const char *what)
-{
-    int world = comm_world(comm);
-    size_t count = (size_t)layout->parameters;
     size_t own = (size_t)comm_rank(comm) * count;
-    device_upload(device, scratch + own, hashes + own, sizeof *hashes * count);
+    device_upload(device, scratch + own, all + own, sizeof *all * count);
     Event gathered;
     TRY(comm_all_gather(comm, scratch, scratch + own, count, COMM_UINT64, device_record(device),
                         &gathered));
     TRY(device_wait(device, &gathered));
-    TRY(device_download(device, hashes, scratch, replicas_bytes(layout, world)));
+    return device_download(device, all, scratch, sizeof *all * count * (size_t)comm_world(comm));
+}
 
-    /* from the last of the arena to the first: that is PyTorch's order */
-    for (int parameter = layout->parameters - 1; parameter >= 0; parameter--)
-        for (int rank = 1; rank < world; rank++)
-            if (hashes[(size_t)rank * count + (size_t)parameter] != hashes[parameter])
-                return report(layout, hashes, world, parameter, what);
+/* The ranks whose number at `index` is not rank 0's, as "ranks 1, 3"; false if there are none. */
+static bool find_others(const uint64_t *all, int world, size_t count, size_t index, char *text,
+                        size_t size)
+{
+    int found = 0;
+    size_t used = 0;
+    char list[256] = "";
+    for (int rank = 1; rank < world && used < sizeof list; rank++) {
+        if (all[(size_t)rank * count + index] == all[index])
+            continue;
+        int length = snprintf(list + used, sizeof list - used, "%s%d", found++ ? ", " : "", rank);
+        used += length > 0 ? (size_t)length : 0;
+    }
+    snprintf(text, size, "rank%s %s", found > 1 ? "s" : "", list);
+    return found > 0;
+}
+
+/* One number per parameter, compared in PyTorch's order: from the last of the arena to the first.
+ */
+static Error compare_parameters(Comm *comm, Device *device, const Layout *layout, uint64_t *all,
+                                uint64_t *scratch, const char *what)
+{
+    char others[300];
+    size_t count = (size_t)layout->parameters;
+    TRY(gather(comm, device, all, count, scratch));
+    for (size_t i = count; i-- > 0;)
+        if (find_others(all, comm_world(comm), count, i, others, sizeof others))
+            return error_make("the replicas differ: parameter %s has %s on %s than on rank 0",
+                              layout->parameter[i].name, what, others);
     return NULL;
+}
+
+static Error check_shapes(Comm *comm, Device *device, const Layout *layout, uint64_t *all,
+                          uint64_t *scratch)
+{
+    char others[300];
+    all[comm_rank(comm)] = (uint64_t)layout->parameters;
+    TRY(gather(comm, device, all, 1, scratch));
+    if (find_others(all, comm_world(comm), 1, 0, others, sizeof others))
+        return error_make("the replicas differ: another number of parameters on %s than on rank 0",
+                          others);
+
+    uint64_t *own = all + comm_rank(comm) * layout->parameters;
+    for (int i = 0; i < layout->parameters; i++)
+        own[i] = (uint64_t)layout->parameter[i].rows << 32 | (uint64_t)layout->parameter[i].columns;
+    return compare_parameters(comm, device, layout, all, scratch, "another shape");
 }
 
 Error replicas_check_shapes(Comm *comm, Device *device, const Layout *layout, uint64_t *scratch)
 {
-    uint64_t *hashes = malloc(replicas_bytes(layout, comm_world(comm)));
-    if (!hashes)
+    uint64_t *all = malloc(replicas_bytes(comm_world(comm)));
+    if (!all)
         return error_make("no memory");
-    uint64_t *own = hashes + comm_rank(comm) * layout->parameters;
-    for (int i = 0; i < layout->parameters; i++)
-        own[i] = (uint64_t)layout->parameter[i].rows << 32 | (uint64_t)layout->parameter[i].columns;
-    Error error = compare(comm, device, layout, hashes, scratch, "another shape");
-    free(hashes);
+    Error error = check_shapes(comm, device, layout, all, scratch);
+    free(all);
     return error;
 }
 
 Error replicas_check_weights(Comm *comm, Device *device, const Layout *layout, const float *weights,
                              uint64_t *scratch)
 {
-    uint64_t *hashes = malloc(replicas_bytes(layout, comm_world(comm)));
+    uint64_t *all = malloc(replicas_bytes(comm_world(comm)));
     float *arena = malloc(sizeof *arena * layout->arena_count);
-    Error error = hashes && arena ? NULL : error_make("no memory");
+    Error error = all && arena ? NULL : error_make("no memory");
     if (!error)
         error = device_download(device, arena, weights, sizeof *arena * layout->arena_count);
     if (!error) {
-        layout_hash(layout, arena, hashes + comm_rank(comm) * layout->parameters);
-        error = compare(comm, device, layout, hashes, scratch, "other weights");
+        layout_hash(layout, arena, all + comm_rank(comm) * layout->parameters);
+        error = compare_parameters(comm, device, layout, all, scratch, "other weights");
     }
     free(arena);
-    free(hashes);
+    free(all);
     return error;
 }

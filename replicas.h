@@ -1,4 +1,4 @@
-/* replicas.h: are the ranks' models still equal?
+/* replicas.h: are the ranks' models equal?
  */
 #ifndef TRAINER_REPLICAS_H
 #define TRAINER_REPLICAS_H
@@ -6,11 +6,12 @@
 #include "comm/comm.h"
 #include "model.h"
 
-/* Bytes of communicator memory that the checks need. */
-size_t replicas_bytes(const Layout *layout, int world);
+/* Bytes of communicator memory that the checks need, whatever the model. */
+size_t replicas_bytes(int world);
 
-/* All ranks have the same parameters in number and shape; DDP checks this before it sends the first
- * weights (torch/csrc/distributed/c10d/reducer.cpp, verify_params_across_processes). `scratch` is
+/* All ranks have the same parameters in number and shape. DDP asks before anything else, since
+ * ranks whose models differ could not even agree on where a gradient lies
+ * (torch/csrc/distributed/c10d/reducer.cpp, verify_params_across_processes). `scratch` is
  * replicas_bytes from comm_alloc. The error names the first parameter that differs and the ranks.
  */
 Error replicas_check_shapes(Comm *comm, Device *device, const Layout *layout, uint64_t *scratch);
