@@ -1,12 +1,7 @@
 /* reduce.c: sum, product, least and greatest of two vectors of each element type (see reduce.h). */
 #include "comm/reduce.h"
 
-/* One version per instruction set; see device/cpu.c for why sanitizer builds go without. */
-#if defined(__x86_64__) && !defined(TRAINER_SANITIZED)
-#define HOT __attribute__((target_clones("default", "avx2", "arch=skylake-avx512")))
-#else
-#define HOT
-#endif
+#include "base/hot.h"
 
 /* A loop of its own for every type and operation, so that each can be vectorised. */
 #define DEFINE_LOOP(NAME, TYPE, EXPRESSION)                                                        \

@@ -7,22 +7,13 @@
  */
 #include "device/engine.h"
 
+#include "base/hot.h"
+
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The compiler makes one version of a hot loop for each of these instruction sets, and the dynamic
- * linker picks one: a binary built in the lab runs on every x86-64. The arithmetic is the same in
- * all of them, since -ffp-contract=off forbids fused operations that were not asked for.
- * ThreadSanitizer's runtime is not ready yet when the linker picks, so sanitizer builds go without.
- */
-#if defined(__x86_64__) && !defined(TRAINER_SANITIZED)
-#define HOT __attribute__((target_clones("default", "avx2", "arch=skylake-avx512")))
-#else
-#define HOT
-#endif
 
 /* --- memory ------------------------------------------------------------------------------- */
 
