@@ -48,7 +48,12 @@ void peers_close(Peers *peers)
 
 const char *peers_transport(const Peers *peers)
 {
-    return peers->nccl ? "NCCL" : "copies";
+    if (peers->nccl)
+        return "NCCL";
+    for (int i = 1; i < peers->count; i++)
+        if (!device_copies_directly(peers->devices[i], peers->devices[0]))
+            return "copies through the host: no peer access";
+    return "copies";
 }
 
 Error peers_broadcast(Peers *peers, float *const *buffers, int devices, size_t count,

@@ -287,6 +287,15 @@ static void cuda_copy(Device *to, void *to_memory, Device *from, const void *fro
         KEEP_FAILURE(to, order(from, to));
 }
 
+static bool cuda_copies_directly(Device *to, Device *from)
+{
+    bool direct = true;
+    Error error = cuda_peers(to->index, from->index, &direct);
+    if (error)
+        device_fail(to, error);
+    return direct;
+}
+
 /* --- arithmetic --------------------------------------------------------------------------- */
 
 /* One factor of a product, as it lies in memory. */
@@ -462,6 +471,7 @@ Error cuda_open(Device *device, bool tf32)
         .upload = cuda_upload,
         .download = cuda_download,
         .copy = cuda_copy,
+        .copies_directly = cuda_copies_directly,
         .zero = cuda_zero,
         .bytes_to_float = cuda_bytes_to_float,
         .linear_forward = cuda_linear_forward,

@@ -158,6 +158,11 @@ void device_copy(Device *to, void *to_memory, Device *from, const void *from_mem
     to->counters.received[kind] += bytes;
 }
 
+bool device_copies_directly(Device *to, Device *from)
+{
+    return !to->engine->copies_directly || to->engine->copies_directly(to, from);
+}
+
 void device_zero(Device *device, void *memory, size_t bytes)
 {
     if (bytes && launch(device))

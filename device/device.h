@@ -98,6 +98,10 @@ Error device_download(Device *device, void *host_to, const void *from, size_t by
 void device_copy(Device *to, void *to_memory, Device *from, const void *from_memory, size_t bytes,
                  BytesKind kind);
 
+/* Whether such copies go straight from one memory to the other: false between GPUs without peer
+ * access, whose copies pass through the host's memory. */
+bool device_copies_directly(Device *to, Device *from);
+
 void device_zero(Device *device, void *memory, size_t bytes);
 
 /* --- arithmetic --------------------------------------------------------------------------- *

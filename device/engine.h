@@ -16,6 +16,7 @@ typedef struct Engine {
     void (*upload)(Device *device, void *to, const void *from, size_t bytes);
     void (*download)(Device *device, void *to, const void *from, size_t bytes); /* waits */
     void (*copy)(Device *to, void *to_memory, Device *from, const void *from_memory, size_t bytes);
+    bool (*copies_directly)(Device *to, Device *from); /* NULL: always */
     void (*zero)(Device *device, void *memory, size_t bytes);
 
     void (*bytes_to_float)(Device *device, float *floats, const uint8_t *bytes, size_t count);
