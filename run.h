@@ -73,8 +73,8 @@ typedef struct RunShared {
     Word turns_ended;                /* one per process and turn */
     _Atomic int64_t steps_done;      /* by the run's first process, which also sets what follows */
     _Atomic int64_t steps_collected; /* whose records are complete */
-    _Atomic int evaluations_done;
-    double first_step_ms; /* host clock */
+    _Atomic int evaluations_done;    /* one per process and evaluation */
+    double first_step_ms;            /* host clock */
 } RunShared;
 
 typedef struct Run {

@@ -9,9 +9,10 @@
 typedef enum { RUNS_DONE, RUNS_FAILED, RUNS_INTERRUPTED } RunsOutcome;
 
 typedef struct Supervision {
-    bool quiet;     /* no progress, no list of processes */
-    bool show_pids; /* a line per process at the start */
-    const char *what; /* what is being done, for the progress line: "compare" */
+    bool quiet;       /* no progress, no list of processes */
+    bool show_pids;   /* a line per process at the start */
+    bool epochs;      /* training goes by epochs: a line for each */
+    const char *what; /* what is being done, for the progress bar: "compare" */
 } Supervision;
 
 /* Runs all runs of the plan to their end, or until one of their processes fails. Failures are

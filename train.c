@@ -228,8 +228,7 @@ static Error train_steps(Job *job, const Strategy *strategy, Sampler *sampler)
                 TRY(evaluate(job, strategy, evaluations, step, training_ms));
             evaluations++;
             training_ms = 0;
-            if (job->rank == 0)
-                atomic_store(&job->run->shared->evaluations_done, evaluations);
+            atomic_fetch_add(&job->run->shared->evaluations_done, 1);
         }
         if (step == config->total_steps && job->rank == 0)
             TRY(device_download(job->worker[0].device, job->run->final_weights,

@@ -1,0 +1,342 @@
+/* main.c: the story from top to bottom: options, data, plan, runs, report.
+ *
+ * This process is the supervisor. It loads the data, plans the runs and makes the memory that their
+ * processes will share; then it forks them and waits. It never computes, so nothing that it draws
+ * or writes disturbs what is measured.
+ */
+#include "base/place.h"
+#include "options.h"
+#include "report/json.h"
+#include "report/table.h"
+#include "run.h"
+#include "sampler.h"
+#include "supervisor.h"
+#include "train.h"
+
+#include <cblas.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
+
+static int complain(Error error, int status)
+{
+    fprintf(stderr, "trainer: %s\n", error);
+    return status;
+}
+
+/* --- replay ------------------------------------------------------------------------------- */
+
+/* The whole of a file as a string that the caller frees. */
+static Error read_file(const char *path, char **text)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return error_make("%s: cannot be opened: %s", path, strerror(errno));
+    size_t used = 0, room = 1 << 16;
+    *text = malloc(room + 1);
+    while (*text) {
+        size_t got = fread(*text + used, 1, room - used, file);
+        used += got;
+        if (used < room)
+            break;
+        room *= 2;
+        char *larger = realloc(*text, room + 1);
+        if (!larger)
+            free(*text);
+        *text = larger;
+    }
+    bool failed = ferror(file) != 0;
+    int number = errno;
+    fclose(file);
+    if (!*text)
+        return error_make("%s: no memory to read it", path);
+    if (failed) {
+        free(*text);
+        return error_make("%s: cannot be read: %s", path, strerror(number));
+    }
+    (*text)[used] = '\0';
+    return NULL;
+}
+
+static Error replay(const char *path, Depth depth)
+{
+    char *text = NULL;
+    TRY(read_file(path, &text));
+    cJSON *object = cJSON_Parse(text);
+    free(text);
+    if (!object)
+        return error_make("%s: not a JSON file", path);
+    Error error = table_print(stdout, object, (TableDepth)depth, table_style(stdout));
+    cJSON_Delete(object);
+    return error ? error_make("%s: %s", path, error) : NULL;
+}
+
+/* --- the plan ----------------------------------------------------------------------------- */
+
+/* Which devices: --device=auto takes GPUs where there are some. */
+static Error choose_devices(const Options *options, Config *config)
+{
+    config->device_kind = DEVICE_CPU;
+    config->comm_kind = COMM_SHM;
+    config->star = true;
+    if (options->device == CHOICE_CPU)
+        return NULL;
+    const char *reason = NULL;
+    int gpus = device_cuda_count(&reason);
+    if (gpus == 0) {
+        if (options->device == CHOICE_CUDA)
+            return error_make("--device=cuda: %s", reason);
+#ifdef TRAINER_CUDA
+        if (!options->quiet)
+            fprintf(stderr, "Using the CPU: %s\n", reason);
+#endif
+        return NULL;
+    }
+    int most = options->devices[options->device_counts - 1];
+    if (most > gpus && !options->oversubscribe)
+        return error_make("--devices=%d: there %s %d GPU%s; --oversubscribe lets devices share, "
+                          "--device=cpu uses the cores",
+                          most, gpus == 1 ? "is" : "are", gpus, gpus == 1 ? "" : "s");
+    config->device_kind = DEVICE_CUDA;
+    config->gpus = gpus;
+    bool shared = most > gpus; /* NCCL refuses two ranks on one GPU */
+    if (shared && options->comm == COMM_CHOICE_NCCL)
+        return error_make("--comm=nccl: NCCL needs a GPU for every rank; %d share %d here", most,
+                          gpus);
+#ifdef TRAINER_NCCL
+    config->comm_kind = shared || options->comm == COMM_CHOICE_SHM ? COMM_SHM : COMM_NCCL;
+    config->star = options->replicate == REPLICATE_STAR;
+#endif
+    if (shared && !options->quiet)
+        fprintf(stderr, "%d devices share %d GPU%s: DDP's gradients go through the host's memory\n",
+                most, gpus, gpus == 1 ? "" : "s");
+    config->tf32 = options->tf32;
+    return NULL;
+}
+
+static void plan_schedule(const Options *options, const Dataset *data, Config *config)
+{
+    bool compare = options->mode == MODE_COMPARE;
+    int64_t samples = (int64_t)data->train.count;
+    config->steps_per_epoch = (samples + options->batch - 1) / options->batch;
+    config->evaluations = options->epochs > 0 ? (int)options->epochs : 1;
+    config->warmup_steps = options->warmup;
+    config->turn_steps = compare ? 6 : TIMER_STEPS;
+    config->skip_turn_start = compare;
+    if (options->epochs > 0) {
+        config->total_steps = options->epochs * config->steps_per_epoch;
+    } else if (compare) {
+        int counted = config->turn_steps - 1;
+        int64_t turns = (options->steps + counted - 1) / counted;
+        config->total_steps = options->warmup + options->steps + turns;
+    } else {
+        config->total_steps = options->warmup + options->steps;
+    }
+    if (config->warmup_steps >= config->total_steps)
+        config->warmup_steps = 0; /* a run so short is measured from its first step */
+}
+
+static void add_run(Plan *plan, RunKind kind, int devices)
+{
+    plan->run[plan->runs++] = (Run){
+        .kind = kind,
+        .devices = devices,
+        .processes = kind == RUN_SINGLE || kind == RUN_DP ? 1 : devices,
+    };
+}
+
+static void plan_runs(const Options *options, Plan *plan)
+{
+    switch (options->mode) {
+    case MODE_SINGLE:
+        add_run(plan, RUN_SINGLE, 1);
+        return;
+    case MODE_DP:
+        add_run(plan, RUN_DP, options->devices[0]);
+        return;
+    case MODE_DDP:
+        add_run(plan, options->overlap ? RUN_DDP : RUN_DDP_NO_OVERLAP, options->devices[0]);
+        return;
+    case MODE_COMPARE:
+        break;
+    }
+    add_run(plan, RUN_SINGLE, 1);
+    for (int i = 0; i < options->device_counts; i++) {
+        int devices = options->devices[i];
+        if (devices == 1)
+            continue;
+        add_run(plan, RUN_DP, devices);
+        add_run(plan, RUN_DDP, devices);
+        add_run(plan, RUN_DDP_NO_OVERLAP, devices);
+        add_run(plan, RUN_LIMIT, devices);
+    }
+}
+
+/* Everything that the processes will find in memory when they begin. */
+static Error make_plan(const Options *options, const Dataset *data, Plan *plan)
+{
+    Config *config = &plan->config;
+    plan->data = data;
+    config->optimizer = options->optimizer;
+    config->seed = options->seed;
+    config->batch = options->batch;
+    config->bucket_mb = options->bucket_mb;
+    config->bucket_explicit = options->bucket_given;
+    config->overlap = options->overlap;
+    config->timeout_s = options->timeout_s;
+    TRY(choose_devices(options, config));
+    plan_schedule(options, data, config);
+    layout_init(&plan->layout, options->widths, options->layers);
+    plan_runs(options, plan);
+    for (int i = 0; i < plan->runs; i++) {
+        Run *run = &plan->run[i];
+        plan->processes += run->processes;
+        Error error = NULL;
+        if (run->kind == RUN_DDP || run->kind == RUN_DDP_NO_OVERLAP)
+            run->group = comm_group(config->comm_kind, run->devices,
+                                    ddp_heap_bytes(&plan->layout, run->devices), &error);
+        TRY(error);
+    }
+    TRY(plan_share(plan));
+    layout_init_weights(&plan->layout, config->seed, plan->initial_weights);
+    return NULL;
+}
+
+/* What a user should know before the numbers: said once, on standard error. */
+static void announce(const Options *options, const Dataset *data, const Plan *plan)
+{
+    if (data->substitute)
+        fprintf(stderr,
+                "NOTE: Fashion-MNIST is not installed (package dataset-fashion-mnist): training on "
+                "%zu generated images instead\n",
+                data->train.count);
+    if (options->quiet)
+        return;
+    for (int i = 0; i < plan->runs; i++) {
+        const Run *run = &plan->run[i];
+        size_t chunk = sampler_chunk((size_t)options->batch, run->devices, 0);
+        int busy = (int)((options->batch + (int)chunk - 1) / (int)chunk);
+        if (run->kind == RUN_DP && busy < run->devices)
+            fprintf(stderr,
+                    "DP: %d images in parts of %zu are enough for %d of %d devices; device%s %d%s "
+                    "stay%s idle\n",
+                    options->batch, chunk, busy, run->devices, run->devices - busy > 1 ? "s" : "",
+                    busy, run->devices - busy > 1 ? " and up" : "",
+                    run->devices - busy > 1 ? "" : "s");
+    }
+}
+
+/* --- the report --------------------------------------------------------------------------- */
+
+static int report(const Options *options, const ReportContext *context, const Plan *plan)
+{
+    Error error = NULL;
+    cJSON *object = report_json(plan, context, &error);
+    if (!object)
+        return complain(error, EXIT_FAILED);
+    bool json_on_stdout = options->json && strcmp(options->json, "-") == 0;
+    FILE *tables = json_on_stdout ? stderr : stdout;
+    error = table_print(tables, object, (TableDepth)options->depth, table_style(tables));
+    int status = error ? complain(error, EXIT_FAILED) : EXIT_DONE;
+    if (options->json) {
+        error = report_write(object, options->json);
+        if (error)
+            status = complain(error, EXIT_FAILED);
+    }
+    if (!report_passed(object))
+        status = complain("FAILED: DP and DDP should have the same weights to the last bit, and "
+                          "have not",
+                          EXIT_FAILED);
+    cJSON_Delete(object);
+    return status;
+}
+
+/* --- main --------------------------------------------------------------------------------- */
+
+static int run_all(const Options *options, ReportContext *context, Plan *plan)
+{
+    char what[64];
+    if (options->mode == MODE_COMPARE)
+        snprintf(what, sizeof what, "compare");
+    else
+        snprintf(what, sizeof what, "%s, %d device%s", mode_name(options->mode),
+                 plan->run[0].devices, plan->run[0].devices == 1 ? "" : "s");
+    Supervision supervision = {
+        .quiet = options->quiet,
+        .show_pids = options->mode == MODE_DP || options->mode == MODE_DDP,
+        .epochs = options->epochs > 0,
+        .what = what,
+    };
+    RunsOutcome outcome;
+    int number = 0;
+    Error error = supervise_runs(plan, &supervision, &outcome, &number);
+    if (error)
+        return complain(error, EXIT_FAILED);
+    switch (outcome) {
+    case RUNS_INTERRUPTED:
+        fprintf(stderr, "trainer: interrupted by signal %d (%s); every process has been ended\n",
+                number, strsignal(number));
+        return EXIT_SIGNAL + number;
+    case RUNS_FAILED:
+        return EXIT_FAILED; /* the supervisor has said why */
+    case RUNS_DONE:
+        break;
+    }
+    return report(options, context, plan);
+}
+
+int main(int argc, char **argv)
+{
+    double start_ms = device_host_clock_ms();
+    Options options;
+    bool done;
+    Error error = options_parse(argc, argv, &options, &done);
+    if (error)
+        return complain(error, EXIT_USAGE);
+    if (done)
+        return EXIT_DONE;
+    if (options.replay) {
+        error = replay(options.replay, options.depth);
+        options_free(&options);
+        return error ? complain(error, EXIT_FAILED) : EXIT_DONE;
+    }
+
+    /* Once, here: a device is one core, and a child must not touch OpenBLAS's thread count. */
+    openblas_set_num_threads(1);
+
+    static Dataset data;
+    error = data_load(options.data, (size_t)options.samples, options.seed, &data);
+    if (error)
+        return complain(error, EXIT_USAGE);
+    static Plan plan;
+    plan.cores = place_core_list(plan.cpus, (int)(sizeof plan.cpus / sizeof *plan.cpus));
+    error = options_check(&options, &data, plan.cores);
+    if (error)
+        return complain(error, EXIT_USAGE);
+
+    ReportContext context = {
+        .mode = mode_name(options.mode),
+        .command_line = options.command_line,
+        .epochs = options.epochs,
+        .measured_steps = options.steps,
+        .log_losses = options.log_losses,
+        .program_start_ms = start_ms,
+        .data_ms = device_host_clock_ms() - start_ms,
+    };
+    error = make_plan(&options, &data, &plan);
+    int status = EXIT_USAGE;
+    if (error) {
+        complain(error, status);
+    } else {
+        announce(&options, &data, &plan);
+        status = run_all(&options, &context, &plan);
+    }
+    plan_free(&plan);
+    data_free(&data);
+    options_free(&options);
+    return status;
+}

@@ -1,0 +1,75 @@
+/* options.h: the command line: one table of options, their defaults, and the checks on them.
+ */
+#ifndef TRAINER_OPTIONS_H
+#define TRAINER_OPTIONS_H
+
+#include "base/error.h"
+#include "data.h"
+#include "model.h"
+#include "optimizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define OPTIONS_MOST_DEVICES 256
+#define OPTIONS_MOST_COUNTS  16
+
+typedef enum { MODE_COMPARE, MODE_SINGLE, MODE_DP, MODE_DDP } Mode;
+typedef enum { CHOICE_AUTO, CHOICE_CPU, CHOICE_CUDA } DeviceChoice;
+typedef enum { COMM_CHOICE_AUTO, COMM_CHOICE_SHM, COMM_CHOICE_NCCL } CommChoice;
+typedef enum { REPLICATE_AUTO, REPLICATE_STAR, REPLICATE_NCCL } ReplicateChoice;
+typedef enum { DEPTH_BEGINNER, DEPTH_DEVELOPER, DEPTH_RESEARCHER } Depth;
+
+typedef struct Options {
+    Mode mode;
+    int device_counts;                /* entries of devices; 0: the mode's default */
+    int devices[OPTIONS_MOST_COUNTS]; /* ascending */
+    DeviceChoice device;
+    CommChoice comm;
+    ReplicateChoice replicate; /* how DP sends its model to GPUs */
+    bool oversubscribe;        /* more devices than GPUs */
+    bool tf32;
+
+    int layers;                        /* of weights */
+    int widths[MODEL_MOST_LAYERS + 1]; /* [layers + 1] */
+    bool widths_given;
+    int batch;      /* samples per update, over all devices */
+    int64_t epochs; /* 0: by steps */
+    int64_t steps;  /* measured ones; 0: by epochs */
+    int64_t warmup; /* steps before them */
+    OptimizerSettings optimizer;
+    bool momentum_given;
+    uint64_t seed;
+
+    const char *data; /* "fashion-mnist", "synthetic" or a directory */
+    bool data_given;
+    int64_t samples; /* synthetic training samples; a sixth as many for testing */
+    bool samples_given;
+    double bucket_mb; /* MiB */
+    bool bucket_given;
+    bool overlap;
+    double timeout_s;
+
+    Depth depth;
+    const char *json;   /* file, "-" for standard output; NULL: none */
+    const char *replay; /* file; NULL: none */
+    bool log_losses;
+    bool quiet;
+    char *command_line; /* as typed; freed by options_free */
+} Options;
+
+/* Fills `options` from the command line, defaults where it says nothing. Strings point into argv.
+ * An Error is a wrong usage: one sentence, without the program's name. --help and --version print
+ * and set `*done`. */
+Error options_parse(int argc, char **argv, Options *options, bool *done);
+void options_free(Options *options);
+
+/* What can be checked only once data and machine are known, before any work is done: layers against
+ * images and classes, batch against devices, the JSON file. `cores`: see place_cores. Also fills in
+ * the device counts that the mode takes when none were given. */
+Error options_check(Options *options, const Dataset *data, int cores);
+
+/* "compare", "single", "dp", "ddp". */
+const char *mode_name(Mode mode);
+
+#endif
