@@ -1,0 +1,123 @@
+# Makefile: `make help` lists what it can do.
+#
+# BUILD is where everything goes; each kind of build has a folder of its own. SANITIZE names gcc's
+# sanitizers; CUDA=0 leaves CUDA out; V=1 shows the commands.
+
+BUILD    ?= build
+SANITIZE ?=
+CC       := gcc
+Q        := $(if $(V),,@)
+MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
+
+# What this machine has, probed once per build folder (`make clean` forgets it).
+CONFIG   := $(BUILD)/config.mk
+NO_PROBE := help prepare demo test clean lint install
+ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
+include $(CONFIG)
+endif
+
+TRAINER  ?= $(if $(filter build,$(BUILD)),trainer,$(BUILD)/trainer)
+SOURCES  := $(wildcard *.c base/*.c device/*.c comm/*.c report/*.c)
+OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o) $(if $(NVCC),$(BUILD)/kernels.o)
+LIBRARY  := $(filter-out $(BUILD)/main.o,$(OBJECTS))
+TESTS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion
+# -ffp-contract=off: the same results on every x86-64. -fno-math-errno: sqrtf may be an instruction.
+CFLAGS   := -std=c11 -D_GNU_SOURCE -O3 -g -ffp-contract=off -fno-math-errno $(WARNINGS) -I. -MMD -MP
+LDFLAGS  :=
+ifneq ($(SANITIZE),)
+CFLAGS   += -O1 -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -DTRAINER_SANITIZED=1
+LDFLAGS  += -fsanitize=$(SANITIZE)
+endif
+CFLAGS   += $(filter -I%,$(BLAS)) $(CUDA_DEFINES) $(CUDA_INCLUDE:%=-isystem %)
+LIBS     := $(filter-out -I%,$(BLAS)) $(CUDA_LIBS) -lcjson -lz -lm -lpthread
+# -fmad=false: the kernels round as the CPU does.
+NVFLAGS  := -O3 -std=c++17 -arch=all-major -fmad=false -I. -Xcompiler -fno-threadsafe-statics
+
+.PHONY: all help prepare demo test tests results bench lint format clean install FORCE
+.DELETE_ON_ERROR:
+
+all: $(TRAINER) ## build with what is there, and say what was found
+	@echo "Built $(TRAINER) with:"
+	@cat $(BUILD)/found.txt
+
+# --- for people ----------------------------------------------------------------------------------
+
+demo: ## install what is missing, build, and compare DP with DDP on this machine
+	@tools/install.sh
+	@$(MAKE_ALL) all
+	@echo
+	./trainer
+
+test: ## install what is missing, build (with sanitizers, too), run all tests
+	@tools/install.sh test
+	@$(MAKE_ALL) all tests
+	@$(MAKE_ALL) tests trainer-build CUDA=0 BUILD=build/asan SANITIZE=address,undefined
+	@$(MAKE_ALL) tests trainer-build CUDA=0 BUILD=build/tsan SANITIZE=thread
+	@tests/run.sh
+
+prepare: ## install what is missing and build, so that a class can work offline
+	@tools/install.sh test
+	@$(MAKE_ALL) all
+
+results: trainer ## write this machine's runs beside the captured ones in results/
+	@tools/results.sh
+
+bench: trainer ## each figure of speed beside its target (about ten minutes; wants python3-torch)
+	@$(MAKE_ALL) $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+	@bench/bench.sh $(BUILD)/bench
+
+lint: ## clang-format, clang-tidy and cppcheck, where they are installed
+	@tools/lint.sh
+
+clean: ## remove what was built
+	rm -rf build trainer
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+# --- building ------------------------------------------------------------------------------------
+
+$(CONFIG): tools/probe.sh tools/blas.sh
+	@mkdir -p $(BUILD)
+	@CUDA=$(CUDA) CC=$(CC) tools/probe.sh $@ $(BUILD)/found.txt
+
+trainer-build: $(TRAINER)
+tests: $(TESTS)
+
+$(TRAINER): $(OBJECTS)
+	@echo "  link $@"
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LIBS)
+
+$(BUILD)/%.o: %.c $(CONFIG)
+	@mkdir -p $(@D)
+	@echo "  cc   $@"
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
+
+$(BUILD)/kernels.o: kernels.cu kernels.h $(CONFIG)
+	@echo "  nvcc $@"
+	$(Q)$(NVCC) $(NVFLAGS) -c $< -o $@
+
+$(BUILD)/tests/%: tests/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  link $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MF $@.d $< $(LIBRARY) -o $@ -lcmocka $(LIBS)
+
+$(BUILD)/bench/%: bench/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  link $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MF $@.d $< $(LIBRARY) -o $@ $(LIBS)
+
+# The revision is compiled into two files; they are compiled again when it changes, and only then.
+$(BUILD)/revision.h: FORCE
+	@mkdir -p $(BUILD)
+	@revision=$$(git describe --always --dirty 2>/dev/null || echo unknown); \
+	echo "#define TRAINER_REVISION \"$$revision\"" >$@.new; \
+	cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+$(BUILD)/options.o $(BUILD)/report/environment.o: CFLAGS += -include $(BUILD)/revision.h
+$(BUILD)/options.o $(BUILD)/report/environment.o: $(BUILD)/revision.h
+
+-include tests/softcuda/softcuda.mk
+-include $(OBJECTS:.o=.d) $(TESTS:%=%.d)
