@@ -123,6 +123,19 @@ static Error backward(void *context, int i)
     return device_failure(worker->device);
 }
 
+/* All devices at once. The boss's queue then goes on when every device has finished: on GPUs a thread
+ * returns as soon as its work is queued. */
+static Error all_do(Job *job, TeamWork work)
+{
+    Dp *dp = job->state;
+    TRY(team_do(dp->team, dp->active, work, job));
+    for (int i = 1; i < dp->active; i++) {
+        Event finished = device_record(dp->device[i]);
+        TRY(device_wait(dp->device[0], &finished));
+    }
+    return NULL;
+}
+
 static Error dp_step(Job *job, const Batch *batch)
 {
     Dp *dp = job->state;
@@ -145,7 +158,7 @@ static Error dp_step(Job *job, const Batch *batch)
                     inputs + (size_t)dp->first_row[i] * pixels,
                     sizeof(float) * (size_t)rows_of(dp, i) * pixels, BYTES_INPUTS);
 
-    TRY(team_do(dp->team, dp->active, forward, job));
+    TRY(all_do(job, forward));
 
     timer_phase(timer, PHASE_GATHER);
     float *logits = model_logits(&boss->model);
@@ -165,7 +178,7 @@ static Error dp_step(Job *job, const Batch *batch)
                     boss->model.logit_gradient + (size_t)dp->first_row[i] * classes,
                     sizeof(float) * (size_t)rows_of(dp, i) * classes, BYTES_OUTPUT_GRADIENTS);
 
-    TRY(team_do(dp->team, dp->active, backward, job));
+    TRY(all_do(job, backward));
 
     timer_phase(timer, PHASE_REDUCE);
     TRY(peers_reduce(dp->peers, dp->gradients, dp->active, job->layout->arena_count));

@@ -2,6 +2,8 @@
  */
 #include "report/phases.h"
 
+#include "device/range.h"
+
 #include <string.h>
 
 const char *phase_name(Phase phase)
@@ -65,6 +67,11 @@ void timer_phase(Timer *timer, Phase phase)
 {
     if (timer->whereabouts)
         atomic_store_explicit(&timer->whereabouts->phase, phase, memory_order_relaxed);
+    if (timer->in_range)
+        device_range_pop();
+    timer->in_range = phase != PHASE_NONE;
+    if (timer->in_range)
+        device_range_push(phase_name(phase)); /* for NVIDIA's profiler */
     if (timer->pending > 0) /* between steps, in an evaluation, nothing is timed */
         mark(timer, phase, device_record(timer->device));
 }

@@ -82,6 +82,7 @@ typedef struct Timer {
     } step[TIMER_STEPS];
     Counters before; /* when the step began */
     double wait_from_ms;
+    bool in_range; /* a profiler's range is open */
 } Timer;
 
 void timer_init(Timer *timer, Device *device, Comm *comm, StepRecord *records,
