@@ -92,7 +92,7 @@ static Error choose_devices(const Options *options, Config *config)
             return error_make("--device=cuda: %s", reason);
 #ifdef TRAINER_CUDA
         if (!options->quiet)
-            fprintf(stderr, "Using the CPU: %s\n", reason);
+            fprintf(stderr, "Using the CPU: %.*s\n", (int)strcspn(reason, ":;"), reason);
 #endif
         return NULL;
     }
@@ -261,10 +261,9 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
 {
     char what[64];
     if (options->mode == MODE_COMPARE)
-        snprintf(what, sizeof what, "compare");
+        snprintf(what, sizeof what, "DP and DDP take turns");
     else
-        snprintf(what, sizeof what, "%s, %d device%s", mode_name(options->mode),
-                 plan->run[0].devices, plan->run[0].devices == 1 ? "" : "s");
+        run_title(&plan->run[0], what, sizeof what);
     Supervision supervision = {
         .quiet = options->quiet,
         .show_pids = options->mode == MODE_DP || options->mode == MODE_DDP,

@@ -67,7 +67,7 @@ static int child(void *context, int number)
 
 /* --- what is shown while they work -------------------------------------------------------- */
 
-static const char *run_title(const Run *run, char *title, size_t size)
+const char *run_title(const Run *run, char *title, size_t size)
 {
     static const char *const names[] = {
         [RUN_SINGLE] = "single",

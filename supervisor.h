@@ -15,6 +15,9 @@ typedef struct Supervision {
     const char *what; /* what is being done, for the progress bar: "compare" */
 } Supervision;
 
+/* What a run is called in messages: "DDP, 2 devices". Returns `title`. */
+const char *run_title(const Run *run, char *title, size_t size);
+
 /* Runs all runs of the plan to their end, or until one of their processes fails. Failures are
  * explained on standard error; the last line is a summary of the first one. `*signal` is the signal
  * after RUNS_INTERRUPTED. An Error only when processes could not be made. */
