@@ -102,6 +102,17 @@ static Error open_idx(IdxFile *idx, const char *directory, const char *part, con
                       dimensions, stem, dimensions);
 }
 
+/* What zlib last complained about, in `code`, too; without the file name that it puts in front. */
+static const char *complaint(IdxFile *idx, int *code)
+{
+    const char *text = gzerror(idx->file, code);
+    if (*code == Z_ERRNO)
+        return strerror(errno);
+    size_t length = strlen(idx->path);
+    bool named = strncmp(text, idx->path, length) == 0 && strncmp(text + length, ": ", 2) == 0;
+    return named ? text + length + 2 : text;
+}
+
 /* Reads exactly `bytes`; `what` says what they are. */
 static Error read_bytes(IdxFile *idx, void *to, size_t bytes, const char *what)
 {
@@ -119,10 +130,9 @@ static Error read_bytes(IdxFile *idx, void *to, size_t bytes, const char *what)
         return NULL;
     }
     int code;
-    const char *reason = gzerror(idx->file, &code);
+    const char *reason = complaint(idx, &code);
     if (code != Z_OK && code != Z_BUF_ERROR)
-        return error_make("%s: damaged after byte %zu: %s", idx->path, idx->offset + got,
-                          code == Z_ERRNO ? strerror(errno) : reason);
+        return error_make("%s: damaged after byte %zu: %s", idx->path, idx->offset + got, reason);
     return error_make("%s: ends at byte %zu, in %s, which should go on to byte %zu", idx->path,
                       idx->offset + got, what, idx->offset + bytes);
 }
@@ -157,7 +167,7 @@ static Error expect_end(IdxFile *idx)
         return error_make("%s: goes on after byte %zu, where its header says that it ends",
                           idx->path, idx->offset);
     int code;
-    const char *reason = gzerror(idx->file, &code);
+    const char *reason = complaint(idx, &code);
     if (count < 0 || (code != Z_OK && code != Z_STREAM_END))
         return error_make("%s: damaged after byte %zu: %s", idx->path, idx->offset, reason);
     return NULL;
@@ -175,8 +185,11 @@ static Error read_images(IdxFile *idx, Images *images)
     if (height == 0 || height > MOST_SIDE || width == 0 || width > MOST_SIDE)
         return error_make("%s: byte 8: images of %u x %u pixels; expected 1 to %d each way",
                           idx->path, height, width, MOST_SIDE);
-    TRY(images_map(images, count, (int)height, (int)width));
-    TRY(read_bytes(idx, images->pixels, (size_t)count * height * width, "the pixels"));
+    size_t bytes = (size_t)count * height * width;
+    if (images_map(images, count, (int)height, (int)width))
+        return error_make("%s: byte 4: %u images of %u x %u pixels: no memory for %zu bytes",
+                          idx->path, count, height, width, bytes);
+    TRY(read_bytes(idx, images->pixels, bytes, "the pixels"));
     return expect_end(idx);
 }
 
