@@ -301,7 +301,7 @@ int main(int argc, char **argv)
     if (options.replay) {
         error = replay(options.replay, options.depth);
         options_free(&options);
-        return error ? complain(error, EXIT_FAILED) : EXIT_DONE;
+        return error ? complain(error, EXIT_USAGE) : EXIT_DONE;
     }
 
     /* Once, here: a device is one core, and a child must not touch OpenBLAS's thread count. */

@@ -213,9 +213,12 @@ static Error parse_list(const char *name, const char *text, int least, int most,
         if (*at < '0' || *at > '9' || (*end != ',' && *end != '\0'))
             return error_make("--%s=%s: whole numbers with commas between them, such as 1,2,4",
                               name, text);
-        if (errno == ERANGE || number < least || number > most)
+        if (errno == ERANGE || number < least || number > most) {
+            if (at == text && !*end)
+                return error_make("--%s=%s: must lie between %d and %d", name, text, least, most);
             return error_make("--%s=%s: %.*s must lie between %d and %d", name, text,
                               (int)(end - at), at, least, most);
+        }
         if (*count == room)
             return error_make("--%s=%s: at most %d numbers", name, text, room);
         values[(*count)++] = (int)number;
@@ -359,6 +362,8 @@ static Error parse_option(Parse *parse, int key, const char *text)
         o->json = text;
         return NULL;
     case KEY_REPLAY:
+        if (!*text)
+            return error_make("--replay=: give a file that --json=FILE has written");
         o->replay = text;
         return NULL;
     case KEY_LOG_LOSSES:
@@ -420,7 +425,7 @@ static Error unknown_option(const char *name, const char *value)
         int letters = distance(name, option->name);
         if (strncmp(option->name, name, strlen(name)) == 0 && letters > 1 && strlen(name) > 1)
             letters = 2; /* the beginning of a name */
-        if (letters < best) {
+        if (letters < best && letters < (int)strlen(name)) {
             best = letters;
             near = option->name;
         }
@@ -519,6 +524,8 @@ static Error finish(Parse *parse)
         return error_make("--replay prints an old run and runs nothing: only --depth goes with it");
     if (o->samples_given && o->data_given && strcmp(o->data, "synthetic") != 0)
         return error_make("--samples belongs to --data=synthetic");
+    if (o->mode == MODE_COMPARE && !o->overlap)
+        return error_make("--overlap=off belongs to --mode=ddp: compare runs DDP both ways");
 
     for (int i = 1; i < o->device_counts; i++)
         for (int j = i; j > 0 && o->devices[j - 1] > o->devices[j]; j--) {
@@ -626,6 +633,9 @@ static void default_devices(Options *options, int cores)
 
 Error options_check(Options *options, const Dataset *data, int cores)
 {
+    if (options->samples_given && strcmp(data->name, "synthetic") != 0)
+        return error_make("--samples belongs to --data=synthetic; %s has %zu training images",
+                          data->name, data->train.count);
     int pixels = data->train.height * data->train.width;
     int classes =
         data->train.classes > data->test.classes ? data->train.classes : data->test.classes;

@@ -98,7 +98,7 @@ typedef struct Plan {
     int cores;
     int cpus[256]; /* a core each, for pinning */
     int runs;
-    Run run[64];
+    Run run[65];   /* compare: one device, then four for each of 16 counts */
     Word *turn;    /* shared: how many turns are over */
     Word *ready;   /* shared: processes that have set up */
     int processes; /* of all runs */

@@ -1,0 +1,347 @@
+/* test_options.c: what the command line means: defaults, good values, and a sentence for every bad
+ * one. That the program then ends with status 2 is for options.sh to test.
+ */
+#include "options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Splits a line at its blanks and parses the words. The options stay valid until the next call. */
+static Error parse(const char *line, Options *options)
+{
+    static char text[1024];
+    char *argv[32] = {"trainer"};
+    int argc = 1;
+    bool done;
+    snprintf(text, sizeof text, "%s", line);
+    char *rest;
+    for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = word;
+    argv[argc] = NULL;
+    Error error = options_parse(argc, argv, options, &done);
+    assert_false(done);
+    return error;
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    Options options;
+    assert_null(parse("", &options));
+    assert_int_equal(options.mode, MODE_COMPARE);
+    assert_int_equal(options.device_counts, 0);
+    assert_int_equal(options.device, CHOICE_AUTO);
+    assert_int_equal(options.comm, COMM_CHOICE_AUTO);
+    assert_int_equal(options.layers, 3);
+    const int widths[] = {784, 512, 512, 10};
+    assert_memory_equal(options.widths, widths, sizeof widths);
+    assert_int_equal(options.batch, 256);
+    assert_int_equal(options.epochs, 0);
+    assert_int_equal(options.steps, 60);
+    assert_int_equal(options.optimizer.kind, OPTIMIZER_ADAMW);
+    assert_true(options.optimizer.lr == 0.001);
+    assert_true(options.optimizer.weight_decay == 0.01);
+    assert_int_equal(options.seed, 0);
+    assert_string_equal(options.data, "fashion-mnist");
+    assert_true(options.bucket_mb == 25);
+    assert_false(options.bucket_given);
+    assert_true(options.overlap);
+    assert_true(options.timeout_s == 30);
+    assert_int_equal(options.depth, DEPTH_BEGINNER);
+    assert_null(options.json);
+    assert_null(options.replay);
+    assert_false(options.quiet);
+    assert_string_equal(options.command_line, "trainer");
+    options_free(&options);
+
+    assert_null(parse("--mode=ddp", &options));
+    assert_int_equal(options.epochs, 3);
+    assert_int_equal(options.steps, 0);
+    options_free(&options);
+
+    assert_null(parse("--optimizer=sgd", &options));
+    assert_true(options.optimizer.lr == 0.1);
+    assert_true(options.optimizer.momentum == 0.9);
+    assert_true(options.optimizer.weight_decay == 0);
+    options_free(&options);
+}
+
+static void test_good_values(void **state)
+{
+    (void)state;
+    Options options;
+    assert_null(parse("--mode=ddp --devices=3 --device=cpu --comm=shm --layers=784,32,16,10 "
+                      "--batch=48 --steps=7 --warmup=2 --optimizer=sgd --lr=0.25 --momentum=0.5 "
+                      "--weight-decay=1e-4 --seed=4294967295 --data=synthetic --samples=600 "
+                      "--bucket-mb=0.5 --overlap=off --timeout=2.5 --depth=researcher --json=- "
+                      "--log-losses --quiet",
+                      &options));
+    assert_int_equal(options.mode, MODE_DDP);
+    assert_int_equal(options.device_counts, 1);
+    assert_int_equal(options.devices[0], 3);
+    assert_int_equal(options.device, CHOICE_CPU);
+    assert_int_equal(options.comm, COMM_CHOICE_SHM);
+    assert_int_equal(options.layers, 3);
+    assert_int_equal(options.widths[2], 16);
+    assert_int_equal(options.batch, 48);
+    assert_int_equal(options.steps, 7);
+    assert_int_equal(options.epochs, 0);
+    assert_int_equal(options.warmup, 2);
+    assert_int_equal(options.optimizer.kind, OPTIMIZER_SGD);
+    assert_true(options.optimizer.lr == 0.25);
+    assert_true(options.optimizer.momentum == 0.5);
+    assert_true(options.optimizer.weight_decay == 1e-4);
+    assert_true(options.seed == 4294967295u);
+    assert_string_equal(options.data, "synthetic");
+    assert_int_equal(options.samples, 600);
+    assert_true(options.bucket_mb == 0.5);
+    assert_true(options.bucket_given);
+    assert_false(options.overlap);
+    assert_true(options.timeout_s == 2.5);
+    assert_int_equal(options.depth, DEPTH_RESEARCHER);
+    assert_string_equal(options.json, "-");
+    assert_true(options.log_losses);
+    assert_true(options.quiet);
+    options_free(&options);
+
+    /* the value may be the next word, and the last of two counts */
+    assert_null(parse("--mode dp --devices 4 --batch 8 --batch 12", &options));
+    assert_int_equal(options.mode, MODE_DP);
+    assert_int_equal(options.devices[0], 4);
+    assert_int_equal(options.batch, 12);
+    options_free(&options);
+
+    assert_null(parse("--devices=4,1,2", &options));
+    const int devices[] = {1, 2, 4};
+    assert_int_equal(options.device_counts, 3);
+    assert_memory_equal(options.devices, devices, sizeof devices);
+    options_free(&options);
+
+    assert_null(parse("--replay=old.json --depth=developer", &options));
+    assert_string_equal(options.replay, "old.json");
+    options_free(&options);
+}
+
+/* A command line and all that is said about it. */
+typedef struct Bad {
+    const char *line, *says;
+} Bad;
+
+static void expect_bad(const Bad *bad, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        Options options;
+        Error error = parse(bad[i].line, &options);
+        if (!error)
+            fail_msg("%s is accepted", bad[i].line);
+        assert_string_equal(error, bad[i].says);
+        assert_null(strchr(error, '\n'));
+        options_free(&options);
+    }
+}
+
+#define EXPECT_BAD(list) expect_bad(list, sizeof(list) / sizeof *(list))
+
+static void test_bad_values(void **state)
+{
+    (void)state;
+    static const Bad bad[] = {
+        {"--mode=fast", "--mode=fast: choose compare, single, dp or ddp"},
+        {"--devices=0", "--devices=0: must lie between 1 and 256"},
+        {"--devices=257", "--devices=257: must lie between 1 and 256"},
+        {"--devices=1,300", "--devices=1,300: 300 must lie between 1 and 256"},
+        {"--devices=2,", "--devices=2,: whole numbers with commas between them, such as 1,2,4"},
+        {"--devices=2;4", "--devices=2;4: whole numbers with commas between them, such as 1,2,4"},
+        {"--devices=-2", "--devices=-2: whole numbers with commas between them, such as 1,2,4"},
+        {"--devices=2,4,2", "--devices: 2 is there twice"},
+        {"--devices=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
+         "--devices=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17: at most 16 numbers"},
+        {"--device=rocket", "--device=rocket: choose auto, cpu or cuda"},
+        {"--comm=mpi", "--comm=mpi: choose auto, shm or nccl"},
+        {"--replicate=ring", "--replicate=ring: choose auto, star or nccl"},
+        {"--precision=fp16", "--precision=fp16: choose fp32 or tf32"},
+        {"--layers=784", "--layers=784: at least two widths, pixels and classes, such as 784,10"},
+        {"--layers=784,0,10", "--layers=784,0,10: 0 must lie between 1 and 1048576"},
+        {"--layers=784,x,10",
+         "--layers=784,x,10: whole numbers with commas between them, such as 1,2,4"},
+        {"--batch=0", "--batch=0: must lie between 1 and 1048576"},
+        {"--batch=1e3", "--batch=1e3: not a whole number"},
+        {"--batch=99999999999999999999",
+         "--batch=99999999999999999999: must lie between 1 and 1048576"},
+        {"--epochs=0", "--epochs=0: must lie between 1 and 100000"},
+        {"--epochs=one", "--epochs=one: not a whole number"},
+        {"--steps=-3", "--steps=-3: must lie between 1 and 10000000"},
+        {"--warmup=-1", "--warmup=-1: must lie between 0 and 1000000"},
+        {"--optimizer=lion", "--optimizer=lion: choose sgd, adam or adamw"},
+        {"--lr=-0.1", "--lr=-0.1: must lie between 0 and 1000"},
+        {"--lr=nan", "--lr=nan: not a number"},
+        {"--lr=inf", "--lr=inf: not a number"},
+        {"--lr=0.1x", "--lr=0.1x: not a number"},
+        {"--optimizer=sgd --momentum=1",
+         "--momentum=1: must be less than 1, or nothing is ever forgotten"},
+        {"--weight-decay=-1", "--weight-decay=-1: must lie between 0 and 1000"},
+        {"--seed=-1", "--seed=-1: must lie between 0 and 4294967295"},
+        {"--seed=4294967296", "--seed=4294967296: must lie between 0 and 4294967295"},
+        {"--samples=0", "--samples=0: must lie between 1 and 100000000"},
+        {"--bucket-mb=-1", "--bucket-mb=-1: must lie between 0 and 100000"},
+        {"--overlap=yes", "--overlap=yes: choose on or off"},
+        {"--timeout=0", "--timeout=0: at least 0.1 seconds"},
+        {"--timeout=-5", "--timeout=-5: must lie between 0 and 1e+06"},
+        {"--depth=expert", "--depth=expert: choose beginner, developer or researcher"},
+        {"--data=", "--data=: give fashion-mnist, synthetic or a directory"},
+        {"--json=", "--json=: give a file, or - for standard output"},
+        {"--replay=", "--replay=: give a file that --json=FILE has written"},
+        {"--devices=", "--devices=: whole numbers with commas between them, such as 1,2,4"},
+        {"--lr", "--lr: needs a value: --lr=X"},
+        {"--lr --quiet", "--lr: needs a value: --lr=X"},
+        {"--quiet=yes", "--quiet: takes no value"},
+    };
+    EXPECT_BAD(bad);
+}
+
+static void test_slips_are_recognised(void **state)
+{
+    (void)state;
+    static const Bad bad[] = {
+        {"--device=2", "--device=2: did you mean --devices=2? (--device is auto, cpu or cuda)"},
+        {"--device=cpuu", "--device=cpuu: did you mean --device=cpu? (choose auto, cpu or cuda)"},
+        {"--device=1,2", "--device=1,2: did you mean --devices=1,2? (--device is auto, cpu or "
+                         "cuda)"},
+        {"--mode=dpd", "--mode=dpd: did you mean --mode=ddp? (choose compare, single, dp or ddp)"},
+        {"--optimizer=adma",
+         "--optimizer=adma: did you mean --optimizer=adam? (choose sgd, adam or adamw)"},
+        {"--qiet", "--qiet: no such option; did you mean --quiet?"},
+        {"--epoch=3", "--epoch: no such option; did you mean --epochs=3?"},
+        {"--opt=sgd", "--opt: no such option; did you mean --optimizer=sgd?"},
+        {"--d=3", "--d: no such option; --help lists them"},
+        {"--gpus=2", "--gpus: no such option; --help lists them"},
+        {"ddp", "ddp: did you mean --mode=ddp?"},
+        {"-h", "-h: options begin with two dashes; --help lists them"},
+        {"now", "now: not an option; --help lists them"},
+        {"--devices 2 4", "4: not an option; --help lists them"},
+        {"--", "--: options begin with two dashes; --help lists them"},
+    };
+    EXPECT_BAD(bad);
+}
+
+static void test_options_that_do_not_go_together(void **state)
+{
+    (void)state;
+    static const Bad bad[] = {
+        {"--epochs=2 --steps=10",
+         "--epochs and --steps both say how long to train: give one of them"},
+        {"--momentum=0.5",
+         "--momentum belongs to --optimizer=sgd; adamw has its own (0.9 and 0.999)"},
+        {"--replay=old.json --quiet",
+         "--replay prints an old run and runs nothing: only --depth goes with it"},
+        {"--steps=3 --replay=old.json",
+         "--replay prints an old run and runs nothing: only --depth goes with it"},
+        {"--data=fashion-mnist --samples=5", "--samples belongs to --data=synthetic"},
+        {"--mode=ddp --devices=2,4",
+         "--devices: a list is for --mode=compare; --mode=ddp takes one number"},
+        {"--mode=single --devices=2",
+         "--mode=single is training on one device; --devices=2 needs --mode=dp or --mode=ddp"},
+        {"--overlap=off", "--overlap=off belongs to --mode=ddp: compare runs DDP both ways"},
+    };
+    EXPECT_BAD(bad);
+}
+
+/* --- what data and machine say ------------------------------------------------------------- */
+
+static Error check(const char *line, const Dataset *data, int cores, Options *options)
+{
+    assert_null(parse(line, options));
+    Error error = options_check(options, data, cores);
+    options_free(options);
+    return error;
+}
+
+static void test_checks_against_data_and_machine(void **state)
+{
+    (void)state;
+    static const Dataset data = {
+        .name = "synthetic",
+        .train = {.count = 1000, .height = 28, .width = 28, .classes = 10},
+        .test = {.count = 200, .height = 28, .width = 28, .classes = 9},
+    };
+    static const Bad bad[] = {
+        {"--layers=100,10", "--layers begins with 100, but an image of synthetic has 28 x 28 = 784 "
+                            "pixels: begin with 784"},
+        {"--layers=784,32,9",
+         "--layers ends with 9, but synthetic has 10 classes: end with 10 or more"},
+        {"--mode=ddp --devices=9 --batch=8", "--batch=8 is less than --devices=9: some would have "
+                                             "nothing to do; give at least one image each"},
+        {"--devices=1,2,16 --batch=8", "--batch=8 is less than --devices=16: some would have "
+                                       "nothing to do; give at least one image each"},
+        {"--batch=1001", "--batch=1001 is more than the 1000 training images of synthetic"},
+        {"--json=/no/such/run.json",
+         "--json=/no/such/run.json: cannot be written: /no/such: No such file or directory"},
+        {"--json=/", "--json=/: is a directory; give a file in it"},
+    };
+    Options options;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Error error = check(bad[i].line, &data, 4, &options);
+        if (!error)
+            fail_msg("%s is accepted", bad[i].line);
+        assert_string_equal(error, bad[i].says);
+    }
+    assert_null(check("--layers=784,32,12", &data, 4, &options)); /* outputs may be left over */
+    assert_null(check("--batch=1000 --json=new-file-here.json", &data, 4, &options));
+    assert_int_not_equal(access("new-file-here.json", F_OK), 0); /* checked, but not made */
+}
+
+static void test_defaults_fit_data_and_machine(void **state)
+{
+    (void)state;
+    Dataset data = {
+        .name = "images",
+        .train = {.count = 1000, .height = 10, .width = 12, .classes = 3},
+        .test = {.count = 200, .height = 10, .width = 12, .classes = 26},
+    };
+    Options options;
+    assert_null(check("", &data, 6, &options));
+    assert_int_equal(options.widths[0], 120);
+    assert_int_equal(options.widths[options.layers], 26);
+    const int devices[] = {1, 2, 4};
+    assert_int_equal(options.device_counts, 3);
+    assert_memory_equal(options.devices, devices, sizeof devices);
+
+    assert_null(check("", &data, 1, &options)); /* two devices at least, to compare anything */
+    assert_int_equal(options.device_counts, 2);
+    assert_null(check("", &data, 100, &options));
+    assert_int_equal(options.devices[options.device_counts - 1], 16);
+    assert_null(check("--batch=3", &data, 100, &options)); /* none without work */
+    assert_int_equal(options.devices[options.device_counts - 1], 2);
+    assert_null(check("--mode=dp", &data, 100, &options));
+    assert_int_equal(options.device_counts, 1);
+    assert_int_equal(options.devices[0], 2);
+    assert_null(check("--mode=single", &data, 100, &options));
+    assert_int_equal(options.devices[0], 1);
+
+    Error error = check("--samples=10", &data, 1, &options);
+    assert_non_null(error);
+    assert_string_equal(error, "--samples belongs to --data=synthetic; images has 1000 training "
+                               "images");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_good_values),
+        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_slips_are_recognised),
+        cmocka_unit_test(test_options_that_do_not_go_together),
+        cmocka_unit_test(test_checks_against_data_and_machine),
+        cmocka_unit_test(test_defaults_fit_data_and_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
