@@ -84,6 +84,7 @@ static Error ddp_open(Job *job)
 
     int most_rows = (job->config->batch + world - 1) / world;
     TRY(worker_open(job, 0, weights, gradients, most_rows, most_rows, ddp->comm));
+    worker_set_transport(job, comm_transport(ddp->comm));
     ddp->buckets = bucket_plan(layout, job->config->bucket_mb, job->config->bucket_explicit,
                                ddp->bucket, ddp->bucket_of);
     TRY(optimizer_open(&ddp->optimizer, &job->config->optimizer, device, layout->arena_count));

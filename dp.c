@@ -76,6 +76,7 @@ static Error dp_open(Job *job)
     TRY(error);
     dp->peers = peers_open(dp->device, dp->devices, job->config->star, &error);
     TRY(error);
+    worker_set_transport(job, peers_transport(dp->peers));
     device_upload(dp->device[0], dp->weights[0], job->plan->initial_weights,
                   sizeof(float) * job->layout->arena_count);
     return optimizer_open(&dp->optimizer, &job->config->optimizer, dp->device[0],

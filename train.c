@@ -48,9 +48,13 @@ Error worker_open(Job *job, int worker, float *weights, float *gradients, int mo
     TRY(device_alloc(self->device, sizeof *self->stats * TIMER_STEPS, (void **)&self->stats));
     timer_init(&self->timer, self->device, comm, run_records(job->plan, job->run, device),
                &lane->whereabouts);
-    if (comm)
-        snprintf(lane->transport, sizeof lane->transport, "%s", comm_transport(comm));
     return NULL;
+}
+
+void worker_set_transport(Job *job, const char *transport)
+{
+    LaneShared *lane = &job->run->lanes[device_of(job, 0)];
+    snprintf(lane->transport, sizeof lane->transport, "%s", transport);
 }
 
 void worker_loss(Worker *worker, const Batch *batch, int rows)

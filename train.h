@@ -55,6 +55,9 @@ void worker_pin(Job *job, int worker);
 /* An arena of zeros on a worker's device. */
 Error worker_alloc_arena(Job *job, int worker, float **arena);
 
+/* Says, for the tables, how the devices of this run talk. */
+void worker_set_transport(Job *job, const char *transport);
+
 /* Loss and its gradient from the logits of `rows` rows, added to the batch's slot of the worker's
  * stats. */
 void worker_loss(Worker *worker, const Batch *batch, int rows);

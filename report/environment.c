@@ -1,6 +1,7 @@
 /* environment.c: the machine, the libraries and the source, for the JSON (see environment.h). */
 #include "report/environment.h"
 
+#include "device/probe.h"
 #include "train.h"
 
 #include <cblas.h>
@@ -10,6 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
+
+#ifdef TRAINER_NCCL
+#include <nccl.h>
+#endif
 
 #ifndef TRAINER_REVISION
 #define TRAINER_REVISION "unknown"
@@ -37,31 +42,55 @@ static void read_cpu_name(char *name, size_t size)
     fclose(file);
 }
 
-static cJSON *libraries(void)
+/* CUDA writes 13.0 as 13000. */
+static void add_cuda_version(cJSON *object, const char *name, int version)
+{
+    char text[32];
+    if (version == 0)
+        return;
+    snprintf(text, sizeof text, "%d.%d", version / 1000, version % 1000 / 10);
+    cJSON_AddStringToObject(object, name, text);
+}
+
+static cJSON *libraries(const Plan *plan)
 {
     cJSON *object = cJSON_CreateObject();
     char text[256];
-    /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..." and the kernels it picked for this CPU */
-    snprintf(text, sizeof text, "%.20s (%s)", openblas_get_config(), openblas_get_corename());
+    /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...", of which name and version count, and the
+     * kernels that it picked for this CPU */
+    const char *config = openblas_get_config();
+    size_t name = strcspn(config, " ");
+    size_t version = config[name] ? strcspn(config + name + 1, " ") + 1 : 0;
+    snprintf(text, sizeof text, "%.*s (%s)", (int)(name + version), config,
+             openblas_get_corename());
     cJSON_AddStringToObject(object, "blas", text);
     cJSON_AddStringToObject(object, "cjson", cJSON_Version());
     cJSON_AddStringToObject(object, "zlib", zlibVersion());
+    if (plan->config.device_kind == DEVICE_CUDA) {
+        add_cuda_version(object, "cuda_runtime", device_probe()->runtime);
+        add_cuda_version(object, "cuda_driver", device_probe()->driver);
+#ifdef TRAINER_NCCL
+        snprintf(text, sizeof text, "%d.%d.%d", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
+        cJSON_AddStringToObject(object, "nccl", text);
+#endif
+    }
     return object;
 }
 
-/* The different devices of all runs that are GPUs. */
+/* "NVIDIA H200 (sm_90, 140 GiB)" for each GPU that was used. */
 static cJSON *gpus(const Plan *plan)
 {
     cJSON *array = cJSON_CreateArray();
     if (plan->config.device_kind != DEVICE_CUDA)
         return array;
-    for (int gpu = 0; gpu < plan->config.gpus; gpu++)
-        for (int i = 0; i < plan->runs; i++)
-            if (gpu < plan->run[i].devices) {
-                cJSON_AddItemToArray(array,
-                                     cJSON_CreateString(plan->run[i].lanes[gpu].device_name));
-                break;
-            }
+    const Probe *probe = device_probe();
+    for (int i = 0; i < probe->count; i++) {
+        const ProbedGpu *gpu = &probe->gpu[i];
+        char text[192];
+        snprintf(text, sizeof text, "%s (sm_%d%d, %.0f GiB)", gpu->name, gpu->major, gpu->minor,
+                 (double)gpu->bytes / (1 << 30));
+        cJSON_AddItemToArray(array, cJSON_CreateString(text));
+    }
     return array;
 }
 
@@ -82,7 +111,7 @@ cJSON *environment_json(const Plan *plan, const char *command_line)
     cJSON_AddNumberToObject(object, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
     cJSON_AddNumberToObject(object, "physical_cores", plan->cores);
     cJSON_AddItemToObject(object, "gpus", gpus(plan));
-    cJSON_AddItemToObject(object, "libraries", libraries());
+    cJSON_AddItemToObject(object, "libraries", libraries(plan));
     cJSON_AddStringToObject(object, "revision", TRAINER_REVISION);
     cJSON_AddStringToObject(object, "command", command_line);
     cJSON_AddStringToObject(object, "date", date);
