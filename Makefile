@@ -21,6 +21,7 @@ SOURCES  := $(wildcard *.c base/*.c device/*.c comm/*.c report/*.c)
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o) $(if $(NVCC),$(BUILD)/kernels.o)
 LIBRARY  := $(filter-out $(BUILD)/main.o,$(OBJECTS))
 TESTS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TOOLS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/tools/*.c))
 
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion
 # -ffp-contract=off: the same results on every x86-64. -fno-math-errno: sqrtf may be an instruction.
@@ -84,7 +85,7 @@ $(CONFIG): tools/probe.sh tools/blas.sh
 	@CUDA=$(CUDA) CC=$(CC) tools/probe.sh $@ $(BUILD)/found.txt
 
 trainer-build: $(TRAINER)
-tests: $(TESTS)
+tests: $(TESTS) $(TOOLS)
 
 $(TRAINER): $(OBJECTS)
 	@echo "  link $@"
@@ -120,4 +121,4 @@ $(BUILD)/options.o $(BUILD)/report/environment.o: CFLAGS += -include $(BUILD)/re
 $(BUILD)/options.o $(BUILD)/report/environment.o: $(BUILD)/revision.h
 
 -include tests/softcuda/softcuda.mk
--include $(OBJECTS:.o=.d) $(TESTS:%=%.d)
+-include $(OBJECTS:.o=.d) $(TESTS:%=%.d) $(TOOLS:%=%.d)
