@@ -288,54 +288,55 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     return report(options, context, plan);
 }
 
+/* Data, plan, runs, report. */
+static int train_and_report(Options *options, double start_ms)
+{
+    /* Once, here: a device is one core, and a child must not touch OpenBLAS's thread count. */
+    openblas_set_num_threads(1);
+
+    static Dataset data;
+    Error error = data_load(options->data, (size_t)options->samples, options->seed, &data);
+    if (error)
+        return complain(error, EXIT_USAGE);
+    ReportContext context = {
+        .mode = mode_name(options->mode),
+        .command_line = options->command_line,
+        .epochs = options->epochs,
+        .measured_steps = options->steps,
+        .log_losses = options->log_losses,
+        .program_start_ms = start_ms,
+        .data_ms = device_host_clock_ms() - start_ms,
+    };
+    static Plan plan;
+    plan.cores = place_core_list(plan.cpus, (int)(sizeof plan.cpus / sizeof *plan.cpus));
+    error = options_check(options, &data, plan.cores);
+    if (!error)
+        error = make_plan(options, &data, &plan);
+    int status = EXIT_USAGE;
+    if (error) {
+        complain(error, status);
+    } else {
+        announce(options, &data, &plan);
+        status = run_all(options, &context, &plan);
+    }
+    plan_free(&plan);
+    data_free(&data);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     double start_ms = device_host_clock_ms();
     Options options;
     bool done;
     Error error = options_parse(argc, argv, &options, &done);
-    if (error)
-        return complain(error, EXIT_USAGE);
-    if (done)
-        return EXIT_DONE;
-    if (options.replay) {
+    int status = EXIT_DONE;
+    if (!error && options.replay)
         error = replay(options.replay, options.depth);
-        options_free(&options);
-        return error ? complain(error, EXIT_USAGE) : EXIT_DONE;
-    }
-
-    /* Once, here: a device is one core, and a child must not touch OpenBLAS's thread count. */
-    openblas_set_num_threads(1);
-
-    static Dataset data;
-    error = data_load(options.data, (size_t)options.samples, options.seed, &data);
+    else if (!error && !done)
+        status = train_and_report(&options, start_ms);
     if (error)
-        return complain(error, EXIT_USAGE);
-    static Plan plan;
-    plan.cores = place_core_list(plan.cpus, (int)(sizeof plan.cpus / sizeof *plan.cpus));
-    error = options_check(&options, &data, plan.cores);
-    if (error)
-        return complain(error, EXIT_USAGE);
-
-    ReportContext context = {
-        .mode = mode_name(options.mode),
-        .command_line = options.command_line,
-        .epochs = options.epochs,
-        .measured_steps = options.steps,
-        .log_losses = options.log_losses,
-        .program_start_ms = start_ms,
-        .data_ms = device_host_clock_ms() - start_ms,
-    };
-    error = make_plan(&options, &data, &plan);
-    int status = EXIT_USAGE;
-    if (error) {
-        complain(error, status);
-    } else {
-        announce(&options, &data, &plan);
-        status = run_all(&options, &context, &plan);
-    }
-    plan_free(&plan);
-    data_free(&data);
+        status = complain(error, EXIT_USAGE);
     options_free(&options);
     return status;
 }
