@@ -417,7 +417,8 @@ static Error shm_start(Comm *comm, const Operation *operation, Event *done)
 static void shm_in_background(Comm *comm)
 {
     Shm *shm = comm->state;
-    word_set(&shm->permitted, shm->started.value);
+    if (shm->permitted.value != shm->started.value) /* waking a thread for nothing is not free */
+        word_set(&shm->permitted, shm->started.value);
 }
 
 static int shm_take_spans(Comm *comm, CommSpan *spans, int most)
