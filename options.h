@@ -38,12 +38,10 @@ typedef struct Options {
     int64_t steps;  /* measured ones; 0: by epochs */
     int64_t warmup; /* steps before them */
     OptimizerSettings optimizer;
-    bool momentum_given;
     uint64_t seed;
 
     const char *data; /* "fashion-mnist", "synthetic" or a directory */
-    bool data_given;
-    int64_t samples; /* synthetic training samples; a sixth as many for testing */
+    int64_t samples;  /* synthetic training samples; a sixth as many for testing */
     bool samples_given;
     double bucket_mb; /* MiB */
     bool bucket_given;

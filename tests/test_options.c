@@ -178,6 +178,9 @@ static void test_bad_values(void **state)
          "--batch=99999999999999999999: must lie between 1 and 1048576"},
         {"--epochs=0", "--epochs=0: must lie between 1 and 100000"},
         {"--epochs=one", "--epochs=one: not a whole number"},
+        {"--epochs=", "--epochs=: not a whole number"},
+        {"--epochs=-", "--epochs=-: not a whole number"},
+        {"--epochs=+3", "--epochs=+3: not a whole number"},
         {"--steps=-3", "--steps=-3: must lie between 1 and 10000000"},
         {"--warmup=-1", "--warmup=-1: must lie between 0 and 1000000"},
         {"--optimizer=lion", "--optimizer=lion: choose sgd, adam or adamw"},
@@ -185,6 +188,9 @@ static void test_bad_values(void **state)
         {"--lr=nan", "--lr=nan: not a number"},
         {"--lr=inf", "--lr=inf: not a number"},
         {"--lr=0.1x", "--lr=0.1x: not a number"},
+        {"--lr=0x1", "--lr=0x1: not a number"},
+        {"--lr=", "--lr=: not a number"},
+        {"--lr=1e999", "--lr=1e999: must lie between 0 and 1000"},
         {"--optimizer=sgd --momentum=1",
          "--momentum=1: must be less than 1, or nothing is ever forgotten"},
         {"--weight-decay=-1", "--weight-decay=-1: must lie between 0 and 1000"},
@@ -192,7 +198,7 @@ static void test_bad_values(void **state)
         {"--seed=4294967296", "--seed=4294967296: must lie between 0 and 4294967295"},
         {"--samples=0", "--samples=0: must lie between 1 and 100000000"},
         {"--bucket-mb=-1", "--bucket-mb=-1: must lie between 0 and 100000"},
-        {"--overlap=yes", "--overlap=yes: choose on or off"},
+        {"--overlap=maybe", "--overlap=maybe: choose on or off"},
         {"--timeout=0", "--timeout=0: at least 0.1 seconds"},
         {"--timeout=-5", "--timeout=-5: must lie between 0 and 1e+06"},
         {"--depth=expert", "--depth=expert: choose beginner, developer or researcher"},
@@ -215,18 +221,33 @@ static void test_slips_are_recognised(void **state)
         {"--device=cpuu", "--device=cpuu: did you mean --device=cpu? (choose auto, cpu or cuda)"},
         {"--device=1,2", "--device=1,2: did you mean --devices=1,2? (--device is auto, cpu or "
                          "cuda)"},
-        {"--mode=dpd", "--mode=dpd: did you mean --mode=ddp? (choose compare, single, dp or ddp)"},
+        {"--mode=dpp", "--mode=dpp: did you mean --mode=dp or --mode=ddp? (choose compare, single, "
+                       "dp or ddp)"},
+        {"--mode=DDP", "--mode=DDP: did you mean --mode=ddp? (choose compare, single, dp or ddp)"},
+        {"--mode=DataParallel",
+         "--mode=DataParallel: did you mean --mode=dp? (choose compare, single, dp or ddp)"},
+        {"--device=gpu", "--device=gpu: did you mean --device=cuda? (choose auto, cpu or cuda)"},
+        {"--overlap=no", "--overlap=no: did you mean --overlap=off? (choose on or off)"},
         {"--optimizer=adma",
          "--optimizer=adma: did you mean --optimizer=adam? (choose sgd, adam or adamw)"},
         {"--qiet", "--qiet: no such option; did you mean --quiet?"},
         {"--epoch=3", "--epoch: no such option; did you mean --epochs=3?"},
         {"--opt=sgd", "--opt: no such option; did you mean --optimizer=sgd?"},
         {"--d=3", "--d: no such option; --help lists them"},
-        {"--gpus=2", "--gpus: no such option; --help lists them"},
+        {"--dev=2", "--dev: no such option; did you mean --devices=2 or --device=2?"},
+        {"--weight_decay=0", "--weight_decay: no such option; did you mean --weight-decay=0?"},
+        {"--gpus=2", "--gpus: no such option; did you mean --devices=2?"},
+        {"--batch-size 8", "--batch-size: no such option; did you mean --batch?"},
+        {"--no-overlap", "--no-overlap: no such option; did you mean --overlap=off?"},
+        {"--colour=red", "--colour: no such option; --help lists them"},
+        {"--=3", "--=3: options begin with two dashes; --help lists them"},
         {"ddp", "ddp: did you mean --mode=ddp?"},
-        {"-h", "-h: options begin with two dashes; --help lists them"},
-        {"now", "now: not an option; --help lists them"},
-        {"--devices 2 4", "4: not an option; --help lists them"},
+        {"-h", "-h: did you mean --help?"},
+        {"-mode=ddp", "-mode=ddp: did you mean --mode=ddp?"},
+        {"batch=64", "batch=64: did you mean --batch=64?"},
+        {"-x", "-x: options begin with two dashes; --help lists them"},
+        {"now", "\"now\": not an option; --help lists them"},
+        {"--devices 2 4", "\"4\": not an option; --help lists them"},
         {"--", "--: options begin with two dashes; --help lists them"},
     };
     EXPECT_BAD(bad);
@@ -250,8 +271,56 @@ static void test_options_that_do_not_go_together(void **state)
         {"--mode=single --devices=2",
          "--mode=single is training on one device; --devices=2 needs --mode=dp or --mode=ddp"},
         {"--overlap=off", "--overlap=off belongs to --mode=ddp: compare runs DDP both ways"},
+        {"--devices=1", "--devices=1: comparing needs two devices or more; to train on one: "
+                        "--mode=single"},
+        {"--log-losses", "--log-losses writes them into the JSON: give --json=FILE, too"},
+        {"--comm=nccl --device=cpu", "--comm=nccl needs GPUs: leave out --device=cpu"},
+        {"--replicate=nccl --device=cpu", "--replicate=nccl needs GPUs: leave out --device=cpu"},
+        {"--device=cpu --precision=tf32", "--precision=tf32 needs GPUs: leave out --device=cpu"},
+#ifndef TRAINER_CUDA
+        {"--device=cuda", "--device=cuda: this trainer was built without CUDA; `make` says what it "
+                          "needs"},
+        {"--precision=tf32", "--precision=tf32: this trainer was built without CUDA; `make` says "
+                             "what it needs"},
+#endif
     };
     EXPECT_BAD(bad);
+}
+
+/* Whatever is typed, what is said about it stays on one line and of a readable length. */
+static void test_odd_text_is_shown_on_one_line(void **state)
+{
+    (void)state;
+    static char line_break[] = "--mode=a\nb\033[1m", name[] = "--\n=1", word[] = "a\nb";
+    static char overlong[5000] = "--mode=";
+    memset(overlong + strlen(overlong), 'x', sizeof overlong - strlen(overlong) - 1);
+    char *const words[] = {line_break, name, word, overlong};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        Options options;
+        bool done;
+        char *argv[] = {"trainer", words[i], NULL};
+        Error error = options_parse(2, argv, &options, &done);
+        assert_non_null(error);
+        assert_null(strpbrk(error, "\n\033"));
+        assert_true(strlen(error) < 400);
+        if (words[i] == line_break)
+            assert_string_equal(error, "--mode=a?b?[1m: choose compare, single, dp or ddp");
+        if (words[i] == overlong)
+            assert_non_null(strstr(error, "xxx...: choose compare, single, dp or ddp"));
+    }
+}
+
+/* The JSON keeps the command line; it can be typed again as it stands there. */
+static void test_the_command_line_is_kept(void **state)
+{
+    (void)state;
+    Options options;
+    bool done;
+    char *argv[] = {"./trainer", "--mode=dp", "--data=my images", "--json", "it's.json", NULL};
+    assert_null(options_parse(5, argv, &options, &done));
+    assert_string_equal(options.command_line,
+                        "./trainer --mode=dp '--data=my images' --json 'it'\\''s.json'");
+    options_free(&options);
 }
 
 /* --- what data and machine say ------------------------------------------------------------- */
@@ -285,6 +354,10 @@ static void test_checks_against_data_and_machine(void **state)
         {"--json=/no/such/run.json",
          "--json=/no/such/run.json: cannot be written: /no/such: No such file or directory"},
         {"--json=/", "--json=/: is a directory; give a file in it"},
+        {"--json=/dev/null/run.json",
+         "--json=/dev/null/run.json: cannot be written: Not a directory"},
+        {"--batch=1", "--batch=1 is less than the 2 devices that --mode=compare takes by itself: "
+                      "give at least one image each, or --devices"},
     };
     Options options;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -293,6 +366,10 @@ static void test_checks_against_data_and_machine(void **state)
             fail_msg("%s is accepted", bad[i].line);
         assert_string_equal(error, bad[i].says);
     }
+    Error error = check("--device=cpu --layers=784,1048576,1048576,10", &data, 4, &options);
+    assert_non_null(error); /* how much memory there is depends on the machine */
+    const char *says = "1100346 million weights, 26 models and batches of 256 need ";
+    assert_memory_equal(error, says, strlen(says));
     assert_null(check("--layers=784,32,12", &data, 4, &options)); /* outputs may be left over */
     assert_null(check("--batch=1000 --json=new-file-here.json", &data, 4, &options));
     assert_int_not_equal(access("new-file-here.json", F_OK), 0); /* checked, but not made */
@@ -339,6 +416,8 @@ int main(void)
         cmocka_unit_test(test_good_values),
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test(test_slips_are_recognised),
+        cmocka_unit_test(test_odd_text_is_shown_on_one_line),
+        cmocka_unit_test(test_the_command_line_is_kept),
         cmocka_unit_test(test_options_that_do_not_go_together),
         cmocka_unit_test(test_checks_against_data_and_machine),
         cmocka_unit_test(test_defaults_fit_data_and_machine),

@@ -1,0 +1,136 @@
+/* options_check.c: what can only be checked once data and machine are known (see options.h).
+ */
+#include "options.h"
+
+#include "option_values.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* That the JSON can be written, found out now rather than after the run; touches no old file. */
+static Error check_json(const char *path)
+{
+    if (strcmp(path, "-") == 0)
+        return NULL;
+    struct stat status;
+    if (stat(path, &status) == 0) {
+        if (S_ISDIR(status.st_mode))
+            return error_make("--json=%s: is a directory; give a file in it", shown(path).text);
+        if (access(path, W_OK) != 0)
+            return error_make("--json=%s: cannot be written: %s", shown(path).text,
+                              strerror(errno));
+        return NULL;
+    }
+    if (errno != ENOENT) /* a name that is too long, a file in place of a directory */
+        return error_make("--json=%s: cannot be written: %s", shown(path).text, strerror(errno));
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof directory, "%s", path);
+    char *slash = strrchr(directory, '/');
+    if (slash)
+        slash[slash == directory] = '\0';
+    else
+        snprintf(directory, sizeof directory, ".");
+    if (access(directory, W_OK | X_OK) != 0)
+        return error_make("--json=%s: cannot be written: %s: %s", shown(path).text,
+                          shown(directory).text, strerror(errno));
+    return NULL;
+}
+
+/* A mistyped width or batch can ask for thousands of gigabytes, and the system would hand them out
+ * until it must end a process. What is counted here is the least that will be used at once: every
+ * run of the command is there from the start, each of its devices with weights, gradients and the
+ * optimizer's state, and the activations of the whole batch. */
+static Error check_memory(const Options *options)
+{
+    double weights = 0, activations = 0;
+    for (int i = 0; i < options->layers; i++) {
+        weights += (options->widths[i] + 1.0) * options->widths[i + 1];
+        activations += (double)options->batch * options->widths[i + 1];
+    }
+    int runs = 1, models = options->devices[0];
+    if (options->mode == MODE_COMPARE) { /* DP, DDP, DDP without overlap and the limit */
+        models = 1;
+        for (int i = 0; i < options->device_counts; i++)
+            if (options->devices[i] > 1) {
+                runs += 4;
+                models += 4 * options->devices[i];
+            }
+    }
+#ifdef TRAINER_CUDA
+    if (options->device != CHOICE_CPU)
+        models = runs = 0; /* they may lie on GPUs; the model that all begin with does not */
+#endif
+    int arenas = options->optimizer.kind == OPTIMIZER_SGD ? 3 : 4;
+    double bytes = sizeof(float) * (weights * (1 + (double)models * arenas) + runs * activations);
+    double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (has > 0 && bytes > has)
+        return error_make("%.0f million weights, %d model%s and batches of %d need %.0f GB at "
+                          "least; this machine has %.0f GB: choose smaller --layers or --batch%s",
+                          weights / 1e6, models + 1, models ? "s" : "", options->batch, bytes / 1e9,
+                          has / 1e9, options->mode == MODE_COMPARE ? ", or fewer --devices" : "");
+    return NULL;
+}
+
+/* 1, 2, 4, ... up to the cores; compare needs two devices at least, also on one core. */
+static void default_devices(Options *options, int cores)
+{
+    if (options->mode == MODE_SINGLE) {
+        options->devices[options->device_counts++] = 1;
+    } else if (options->mode != MODE_COMPARE) {
+        options->devices[options->device_counts++] = 2;
+    } else {
+        int most = cores < 2 ? 2 : cores > 16 ? 16 : cores;
+        for (int devices = 1; devices <= most; devices *= 2)
+            if (devices <= 2 || devices <= options->batch)
+                options->devices[options->device_counts++] = devices;
+    }
+}
+
+Error options_check(Options *options, const Dataset *data, int cores)
+{
+    Shown name = shown(data->name);
+    if (options->samples_given && strcmp(data->name, "synthetic") != 0)
+        return error_make("--samples belongs to --data=synthetic; %s has %zu training images",
+                          name.text, data->train.count);
+    int pixels = data->train.height * data->train.width;
+    int classes =
+        data->train.classes > data->test.classes ? data->train.classes : data->test.classes;
+    if (options->widths[0] != pixels) {
+        if (options->widths_given)
+            return error_make(
+                "--layers begins with %d, but an image of %s has %d x %d = %d pixels: "
+                "begin with %d",
+                options->widths[0], name.text, data->train.height, data->train.width, pixels,
+                pixels);
+        options->widths[0] = pixels;
+    }
+    int outputs = options->widths[options->layers];
+    if (outputs < classes) {
+        if (options->widths_given)
+            return error_make("--layers ends with %d, but %s has %d classes: end with %d or more",
+                              outputs, name.text, classes, classes);
+        options->widths[options->layers] = classes;
+    }
+    bool chosen = options->device_counts > 0;
+    if (!chosen)
+        default_devices(options, cores);
+    int most = options->devices[options->device_counts - 1];
+    if (options->batch < most && !chosen)
+        return error_make("--batch=%d is less than the %d devices that --mode=%s takes by itself: "
+                          "give at least one image each, or --devices",
+                          options->batch, most, mode_name(options->mode));
+    if (options->batch < most)
+        return error_make("--batch=%d is less than --devices=%d: some would have nothing to do; "
+                          "give at least one image each",
+                          options->batch, most);
+    if ((size_t)options->batch > data->train.count)
+        return error_make("--batch=%d is more than the %zu training images of %s", options->batch,
+                          data->train.count, name.text);
+    if (options->json)
+        TRY(check_json(options->json));
+    return check_memory(options);
+}
