@@ -17,9 +17,9 @@ typedef struct ProgressState {
     double seconds_left;  /* NAN: not known yet */
 } ProgressState;
 
-/* Formats a line of at most `columns` characters, all of which it fills: the bar takes what the
- * figures leave, and where it is narrow the figures go, last ones first. `utf8`: the bar may use
- * block characters (several bytes each). `line` has `size` bytes, 4 per column are enough. */
+/* Formats a line of at most `columns` characters: name, bar, percentage, figures. Where there is no
+ * room for all of them, the most wanted stay. `utf8`: the bar may use block characters. `line` has
+ * `size` bytes; 4 per column and one are enough. */
 void progress_format(char *line, size_t size, int columns, bool utf8, const ProgressState *state);
 
 /* A line that is redrawn in place. */
@@ -27,7 +27,7 @@ typedef struct Progress {
     FILE *out;
     bool terminal;
     bool utf8;
-    bool drawn;     /* a bar stands on the screen */
+    int drawn;      /* characters of the bar that stands on the screen; 0: none does */
     double last_ms; /* when it was drawn, CLOCK_MONOTONIC */
 } Progress;
 
