@@ -14,6 +14,7 @@
 #include "train.h"
 
 #include <cblas.h>
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,9 +23,15 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
+/* On one line, also where it names a file whose name is not. */
 static int complain(Error error, int status)
 {
-    fprintf(stderr, "trainer: %s\n", error);
+    char line[1024];
+    snprintf(line, sizeof line, "%s", error);
+    for (char *c = line; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
+    fprintf(stderr, "trainer: %s\n", line);
     return status;
 }
 

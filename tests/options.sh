@@ -41,11 +41,34 @@ refused "a batch larger than the data" \
     "--batch=2001 is more than the 2000 training images of synthetic" $small --batch=2001
 refused "data that is not there" "--data=$work/none: No such file or directory; give fashion-mnist, \
 synthetic or a directory of IDX files" --data="$work/none"
+refused "comparing one device" \
+    "--devices=1: comparing needs two devices or more; to train on one: --mode=single" $small --devices=1
+refused "losses that nothing would write" \
+    "--log-losses writes them into the JSON: give --json=FILE, too" $small --log-losses
 refused "a JSON file that cannot be written" \
     "--json=$work/none/run.json: cannot be written: $work/none: No such file or directory" \
     $small --json="$work/none/run.json"
 refused "a directory for the JSON" "--json=$work: is a directory; give a file in it" \
     $small --json="$work"
+
+# Whatever the option and whatever is wrong with its value: status 2 and one line, which names both.
+for option in mode devices device comm replicate precision layers batch epochs steps warmup optimizer \
+    lr momentum weight-decay seed data samples bucket-mb overlap timeout depth json; do
+    wrong=
+    for value in "/no/such" "-1x" $'two\nlines' ""; do
+        [ "$option$value" = "json-1x" ] || [ "$option$value" = $'jsontwo\nlines' ] && continue # good names
+        run "--$option=$value"
+        if [ "$status" != 2 ] || [ -s "$work/out" ] || [ "$(wc -l <"$work/err")" != 1 ] ||
+            ! grep -q "^trainer: --$option=" "$work/err"; then
+            wrong="$wrong --$option=$value: status $status, $(cat "$work/out" "$work/err")"
+        fi
+    done
+    expect "bad values of --$option: one line each" is "$wrong" ""
+done
+run $small --mode=single --device=cpu --layers=784,1048576,1048576,10
+expect "a model larger than the memory: status 2" is "$status" 2
+expect "a model larger than the memory: says what it needs" \
+    grep -q '^trainer: 1100346 million weights, .* GB at least; this machine has' "$work/err"
 
 echo "last week's results" >"$work/old.json"
 run $small --json="$work/old.json" --layers=784,9
@@ -61,7 +84,7 @@ expect "--help: at most 80 columns" awk 'length > 80 { print; bad = 1 } END { ex
 missing=
 for option in mode devices device comm layers batch epochs steps warmup optimizer lr momentum \
     weight-decay seed data samples bucket-mb overlap timeout depth json replay log-losses quiet help \
-    version; do
+    version oversubscribe replicate precision; do
     grep -q -- "--$option\b" "$work/out" || missing="$missing --$option"
 done
 expect "--help: names every option" is "$missing" ""

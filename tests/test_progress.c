@@ -4,8 +4,8 @@
 #include "report/json.h"
 #include "report/progress.h"
 
+#include <fcntl.h>
 #include <math.h>
-#include <pty.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -202,11 +202,17 @@ static const char *received(FILE *out, int screen)
 
 static FILE *open_terminal(int *screen, unsigned short columns)
 {
-    struct winsize window = {.ws_row = 24, .ws_col = columns};
+    *screen = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(*screen >= 0);
+    assert_int_equal(grantpt(*screen), 0);
+    assert_int_equal(unlockpt(*screen), 0);
+    int terminal = open(ptsname(*screen), O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0);
     struct termios raw = {0};
     cfmakeraw(&raw); /* bytes arrive as they were sent */
-    int terminal;
-    assert_int_equal(openpty(screen, &terminal, NULL, &raw, &window), 0);
+    assert_int_equal(tcsetattr(terminal, TCSANOW, &raw), 0);
+    struct winsize window = {.ws_row = 24, .ws_col = columns};
+    assert_int_equal(ioctl(terminal, TIOCSWINSZ, &window), 0);
     FILE *out = fdopen(terminal, "w");
     assert_non_null(out);
     setvbuf(out, NULL, _IONBF, 0); /* as standard error */
