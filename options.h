@@ -63,8 +63,9 @@ Error options_parse(int argc, char **argv, Options *options, bool *done);
 void options_free(Options *options);
 
 /* What can be checked only once data and machine are known, before any work is done: layers against
- * images and classes, batch against devices, the JSON file. `cores`: see place_cores. Also fills in
- * the device counts that the mode takes when none were given. */
+ * images and classes, batch against devices, what all of it needs against the memory there is, the
+ * JSON file (without touching it). `cores`: see place_cores. Also fills in the device counts that
+ * the mode takes when none were given. */
 Error options_check(Options *options, const Dataset *data, int cores);
 
 /* "compare", "single", "dp", "ddp". */
