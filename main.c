@@ -169,6 +169,7 @@ static void plan_runs(const Options *options, Plan *plan)
         add_run(plan, options->overlap ? RUN_DDP : RUN_DDP_NO_OVERLAP, options->devices[0]);
         return;
     case MODE_COMPARE:
+    case MODE_HELLO: /* never planned */
         break;
     }
     add_run(plan, RUN_SINGLE, 1);
@@ -295,6 +296,32 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     return report(options, context, plan);
 }
 
+/* A first collective: no data, no model. */
+static int say_hello(Options *options)
+{
+    if (options->device_counts == 0)
+        options->devices[options->device_counts++] = 2;
+    Config config = {0};
+    Error error = choose_devices(options, &config);
+    if (error)
+        return complain(error, EXIT_USAGE);
+    Hello greeting = {
+        .ranks = options->devices[0],
+        .collective = options->collective,
+        .op = options->op,
+        .ordered = options->ordered,
+        .guess_given = options->guess_given,
+        .guess = options->guess,
+        .timeout_s = options->timeout_s,
+        .device_kind = config.device_kind,
+        .gpus = config.gpus,
+        .comm_kind = config.comm_kind,
+    };
+    int status;
+    error = hello(&greeting, &status);
+    return error ? complain(error, EXIT_FAILED) : status;
+}
+
 /* Data, plan, runs, report. */
 static int train_and_report(Options *options, double start_ms)
 {
@@ -340,6 +367,8 @@ int main(int argc, char **argv)
     int status = EXIT_DONE;
     if (!error && options.replay)
         error = replay(options.replay, options.depth);
+    else if (!error && !done && options.mode == MODE_HELLO)
+        status = say_hello(&options);
     else if (!error && !done)
         status = train_and_report(&options, start_ms);
     if (error)

@@ -49,6 +49,10 @@ enum {
     KEY_BUCKET_MB,
     KEY_OVERLAP,
     KEY_TIMEOUT,
+    KEY_COLLECTIVE,
+    KEY_OP,
+    KEY_ORDERED,
+    KEY_GUESS,
     KEY_DEPTH,
     KEY_JSON,
     KEY_REPLAY,
@@ -104,7 +108,7 @@ static const struct argp_option table[] = {
     {0, 0, 0, 0, "What to run:", 1},
     {"mode", KEY_MODE, "MODE", 0,
      "compare: one device, DP, DDP and the machine's limit, taking turns; single, dp or ddp: train "
-     "in this one way (" DEFAULT_MODE ")",
+     "in this one way; hello: a first collective (" DEFAULT_MODE ")",
      0},
 
     {0, 0, 0, 0, "On which devices (a device is a core or a GPU):", 2},
@@ -154,7 +158,14 @@ static const struct argp_option table[] = {
     {"timeout", KEY_TIMEOUT, "SECONDS", 0,
      "a rank waits this long for the others (" DEFAULT_TIMEOUT ")", 0},
 
-    {0, 0, 0, 0, "What to print:", 7},
+    {0, 0, 0, 0, "What the ranks of --mode=hello do:", 7},
+    {"collective", KEY_COLLECTIVE, "NAME", 0,
+     "all_reduce, all_gather, broadcast or reduce_scatter (all_reduce)", 0},
+    {"op", KEY_OP, "NAME", 0, "how numbers become one: sum, avg, min, max or prod (sum)", 0},
+    {"ordered", KEY_ORDERED, 0, 0, "print the ranks in order, not as they finish", 0},
+    {"guess", KEY_GUESS, "X", 0, "what rank 0 will hold: right or wrong, and why", 0},
+
+    {0, 0, 0, 0, "What to print:", 8},
     {"depth", KEY_DEPTH, "WHO", 0,
      "how much: beginner, developer or researcher (" DEFAULT_DEPTH ")", 0},
     {"json", KEY_JSON, "FILE", 0,
@@ -169,12 +180,15 @@ static const struct argp_option table[] = {
 
 /* --- options ------------------------------------------------------------------------------ */
 
-static const char *const mode_names[] = {"compare", "single", "dp", "ddp", NULL};
+static const char *const mode_names[] = {"compare", "single", "dp", "ddp", "hello", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const comm_names[] = {"auto", "shm", "nccl", NULL};
 static const char *const replicate_names[] = {"auto", "star", "nccl", NULL};
 static const char *const precision_names[] = {"fp32", "tf32", NULL};
 static const char *const optimizer_names[] = {"sgd", "adam", "adamw", NULL};
+static const char *const collective_names[] = {"all_reduce", "all_gather", "broadcast",
+                                               "reduce_scatter", NULL};
+static const char *const op_names[] = {"sum", "avg", "min", "max", "prod", NULL};
 static const char *const overlap_names[] = {"on", "off", NULL};
 static const char *const depth_names[] = {"beginner", "developer", "researcher", NULL};
 
@@ -285,6 +299,19 @@ static Error parse_option(Options *o, int key, const char *text)
         if (o->timeout_s < 0.1)
             return error_make("--timeout=%s: at least 0.1 seconds", shown(text).text);
         return NULL;
+    case KEY_COLLECTIVE:
+        TRY(parse_choice("collective", text, collective_names, &choice));
+        o->collective = (HelloCollective)choice;
+        return NULL;
+    case KEY_OP:
+        TRY(parse_choice("op", text, op_names, &choice));
+        o->op = (CommOp)choice;
+        return NULL;
+    case KEY_ORDERED:
+        o->ordered = true;
+        return NULL;
+    case KEY_GUESS:
+        return parse_real("guess", text, -1e12, 1e12, &o->guess);
     case KEY_DEPTH:
         TRY(parse_choice("depth", text, depth_names, &choice));
         o->depth = (Depth)choice;
@@ -330,6 +357,7 @@ static const char about[] =
     "  ./trainer --layers=784,128,10           a tiny model: who wins now?\n"
     "  ./trainer --mode=ddp --devices=4        train with DDP on four devices\n"
     "  ./trainer --mode=ddp --bucket-mb=0.5    what do small buckets cost?\n"
+    "  ./trainer --mode=hello --devices=4      four ranks add their numbers\n"
     "  ./trainer --json=run.json               keep the results\n"
     "  ./trainer --replay=run.json             and look at them again\n"
     "\n"
@@ -378,7 +406,7 @@ static Error unknown_option(const char *name, const char *value)
             continue;
         int letters = letters_between(name, option->name);
         if (length > 1 && letters > 1 && strncmp(option->name, name, (size_t)length) == 0)
-            letters = 2; /* the beginning of a name */
+            letters = 1; /* the beginning of a name is as near as a letter */
         if (letters > best || letters >= length)
             continue;
         if (letters < best)
@@ -539,6 +567,15 @@ static Error finish(const Parse *parse)
     if (!given(parse, KEY_EPOCHS) && !given(parse, KEY_STEPS))
         TRY(o->mode == MODE_COMPARE ? parse_option(o, KEY_STEPS, DEFAULT_STEPS)
                                     : parse_option(o, KEY_EPOCHS, DEFAULT_EPOCHS));
+
+    for (int key = KEY_COLLECTIVE; o->mode != MODE_HELLO && key <= KEY_GUESS; key++)
+        if (given(parse, key))
+            return error_make("--collective, --op, --ordered and --guess belong to --mode=hello");
+    bool reduces = o->collective == HELLO_ALL_REDUCE || o->collective == HELLO_REDUCE_SCATTER;
+    if (given(parse, KEY_OP) && !reduces)
+        return error_make("--op belongs to all_reduce and reduce_scatter: %s only moves numbers",
+                          collective_names[o->collective]);
+    o->guess_given = given(parse, KEY_GUESS);
 
     OptimizerSettings *optimizer = &o->optimizer;
     if (!given(parse, KEY_LR))

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "data.h"
+#include "hello.h"
 #include "model.h"
 #include "optimizer.h"
 
@@ -14,7 +15,7 @@
 #define OPTIONS_MOST_DEVICES 256
 #define OPTIONS_MOST_COUNTS  16
 
-typedef enum { MODE_COMPARE, MODE_SINGLE, MODE_DP, MODE_DDP } Mode;
+typedef enum { MODE_COMPARE, MODE_SINGLE, MODE_DP, MODE_DDP, MODE_HELLO } Mode;
 typedef enum { CHOICE_AUTO, CHOICE_CPU, CHOICE_CUDA } DeviceChoice;
 typedef enum { COMM_CHOICE_AUTO, COMM_CHOICE_SHM, COMM_CHOICE_NCCL } CommChoice;
 typedef enum { REPLICATE_AUTO, REPLICATE_STAR, REPLICATE_NCCL } ReplicateChoice;
@@ -48,6 +49,12 @@ typedef struct Options {
     bool overlap;
     double timeout_s;
 
+    HelloCollective collective; /* this and the next three: of --mode=hello */
+    CommOp op;
+    bool ordered;
+    bool guess_given;
+    double guess; /* what rank 0 will hold */
+
     Depth depth;
     const char *json;   /* file, "-" for standard output; NULL: none */
     const char *replay; /* file; NULL: none */
@@ -68,7 +75,7 @@ void options_free(Options *options);
  * the mode takes when none were given. */
 Error options_check(Options *options, const Dataset *data, int cores);
 
-/* "compare", "single", "dp", "ddp". */
+/* "compare", "single", "dp", "ddp", "hello". */
 const char *mode_name(Mode mode);
 
 #endif

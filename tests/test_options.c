@@ -154,7 +154,7 @@ static void test_bad_values(void **state)
 {
     (void)state;
     static const Bad bad[] = {
-        {"--mode=fast", "--mode=fast: choose compare, single, dp or ddp"},
+        {"--mode=fast", "--mode=fast: choose compare, single, dp, ddp or hello"},
         {"--devices=0", "--devices=0: must lie between 1 and 256"},
         {"--devices=257", "--devices=257: must lie between 1 and 256"},
         {"--devices=1,300", "--devices=1,300: 300 must lie between 1 and 256"},
@@ -222,17 +222,18 @@ static void test_slips_are_recognised(void **state)
         {"--device=1,2", "--device=1,2: did you mean --devices=1,2? (--device is auto, cpu or "
                          "cuda)"},
         {"--mode=dpp", "--mode=dpp: did you mean --mode=dp or --mode=ddp? (choose compare, single, "
-                       "dp or ddp)"},
-        {"--mode=DDP", "--mode=DDP: did you mean --mode=ddp? (choose compare, single, dp or ddp)"},
+                       "dp, ddp or hello)"},
+        {"--mode=DDP",
+         "--mode=DDP: did you mean --mode=ddp? (choose compare, single, dp, ddp or hello)"},
         {"--mode=DataParallel",
-         "--mode=DataParallel: did you mean --mode=dp? (choose compare, single, dp or ddp)"},
+         "--mode=DataParallel: did you mean --mode=dp? (choose compare, single, dp, ddp or hello)"},
         {"--device=gpu", "--device=gpu: did you mean --device=cuda? (choose auto, cpu or cuda)"},
         {"--overlap=no", "--overlap=no: did you mean --overlap=off? (choose on or off)"},
         {"--optimizer=adma",
          "--optimizer=adma: did you mean --optimizer=adam? (choose sgd, adam or adamw)"},
         {"--qiet", "--qiet: no such option; did you mean --quiet?"},
         {"--epoch=3", "--epoch: no such option; did you mean --epochs=3?"},
-        {"--opt=sgd", "--opt: no such option; did you mean --optimizer=sgd?"},
+        {"--opt=sgd", "--opt: no such option; did you mean --optimizer=sgd or --op=sgd?"},
         {"--d=3", "--d: no such option; --help lists them"},
         {"--dev=2", "--dev: no such option; did you mean --devices=2 or --device=2?"},
         {"--weight_decay=0", "--weight_decay: no such option; did you mean --weight-decay=0?"},
@@ -304,9 +305,9 @@ static void test_odd_text_is_shown_on_one_line(void **state)
         assert_null(strpbrk(error, "\n\033"));
         assert_true(strlen(error) < 400);
         if (words[i] == line_break)
-            assert_string_equal(error, "--mode=a?b?[1m: choose compare, single, dp or ddp");
+            assert_string_equal(error, "--mode=a?b?[1m: choose compare, single, dp, ddp or hello");
         if (words[i] == overlong)
-            assert_non_null(strstr(error, "xxx...: choose compare, single, dp or ddp"));
+            assert_non_null(strstr(error, "xxx...: choose compare, single, dp, ddp or hello"));
     }
 }
 
