@@ -27,19 +27,20 @@ thread_local const char *running;
 namespace
 {
 
-/* SOFTCUDA_FAIL or SOFTCUDA_STALL: "[GPU/]CALL@N[=CODE]". */
+/* SOFTCUDA_FAIL, SOFTCUDA_STALL or SOFTCUDA_DROP: "[GPU/]CALL@N[=CODE]". */
 struct Plan {
     bool made = false;
     int gpu = -1; /* any */
     std::string call;
-    unsigned number = 0; /* of the call, from 1 */
+    unsigned number = 0; /* of the call, from 1; 0: every one */
     int code = 0;        /* none given */
     unsigned seen = 0;
 
     /* Counts a call; true if it is the one. */
     bool meets(const char *name, int on_gpu)
     {
-        return made && call == name && (gpu < 0 || gpu == on_gpu) && ++seen == number;
+        return made && call == name && (gpu < 0 || gpu == on_gpu) &&
+               (++seen == number || number == 0);
     }
 };
 
@@ -68,7 +69,9 @@ long number_from(const char *variable, long usual)
 
 struct State {
     std::mutex lock;
-    Plan fail = read_plan("SOFTCUDA_FAIL"), stall = read_plan("SOFTCUDA_STALL");
+    Plan fail = read_plan("SOFTCUDA_FAIL");
+    Plan stall = read_plan("SOFTCUDA_STALL");
+    Plan drop = read_plan("SOFTCUDA_DROP");
     cudaError_t crashed = cudaSuccess; /* what no later call survives */
     std::vector<Stream *> streams;
     std::vector<Stream *> own_streams; /* by GPU: the one that NULL means */
@@ -136,7 +139,8 @@ unsigned random_below(unsigned below)
 /* --- a call -------------------------------------------------------------------------------- */
 
 Call::Call(const char *name)
-    : refused(cudaSuccess), injected(0), any_code(false), stalled(false), holds_lock(false)
+    : refused(cudaSuccess), injected(0), any_code(false), stalled(false), dropped(false),
+      holds_lock(false)
 {
     pid_t nobody = 0, self = getpid();
     if (no_driver())
@@ -153,6 +157,7 @@ Call::Call(const char *name)
     holds_lock = true;
     refused = s.crashed;
     stalled = s.stall.meets(name, current_gpu);
+    dropped = s.drop.meets(name, current_gpu);
     if (s.fail.meets(name, current_gpu)) {
         injected = s.fail.code;
         any_code = injected == 0;

@@ -22,7 +22,9 @@ extern dim3 blockDim, gridDim;
 
 inline void __syncthreads()
 {
+#ifndef SOFTCUDA_NO_BARRIERS /* a planted mistake (softcuda.mk) */
     softcuda::block_barrier();
+#endif
 }
 
 inline void __threadfence()

@@ -31,6 +31,8 @@
  *   SOFTCUDA_DRIVER=none|old   as on a machine without a driver, or with one for CUDA 12.4
  *   SOFTCUDA_FAIL=[GPU/]CALL@N[=CODE]   the Nth such call (of a thread at work on GPU) fails
  *   SOFTCUDA_STALL=[GPU/]CALL@N         what the Nth such call queued never runs (NCCL calls only)
+ *   SOFTCUDA_DROP=[GPU/]CALL@N          the Nth such call does nothing; @0: none of them does
+ *                                       anything (CUDA calls only): as if the program had a mistake
  *
  * What it cannot show: speed, the memory model of a GPU (one operation runs at a time), whether the
  * real libraries do as their manuals say.
@@ -81,6 +83,7 @@ struct Call {
     int injected;        /* the code with which SOFTCUDA_FAIL makes this call fail, or 0; */
     bool any_code;       /*   it gave none: the call fails in its usual way */
     bool stalled;        /* SOFTCUDA_STALL means this call */
+    bool dropped;        /* SOFTCUDA_DROP does */
 
   private:
     bool holds_lock;
@@ -98,7 +101,7 @@ cudaError_t cuda_call(const char *name, Body body, cudaError_t usual = cudaError
         return report(call.refused);
     if (call.injected || call.any_code)
         return report(call.any_code ? usual : (cudaError_t)call.injected);
-    return report(body());
+    return call.dropped ? cudaSuccess : report(body());
 }
 
 /* --- streams (schedule.cpp) ---------------------------------------------------------------- */

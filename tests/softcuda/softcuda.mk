@@ -20,13 +20,20 @@ SOFTCUDA_CUDART := $(patsubst %,$(SOFTCUDA)/%.o,memory schedule cudart launch ke
 SOFTCUDA_NCCL   := $(if $(findstring TRAINER_NCCL,$(CUDA_DEFINES)),libnccl.so.2 test_nccl)
 
 .PHONY: softcuda
-softcuda: $(addprefix $(SOFTCUDA)/,libcudart.so.13 libcublas.so.13 plants $(SOFTCUDA_NCCL))
+softcuda: $(addprefix $(SOFTCUDA)/,libcudart.so.13 libcublas.so.13 no_barriers/libcudart.so.13 plants \
+    $(SOFTCUDA_NCCL))
 tests: softcuda
 
 # The libraries carry the version names that programs ask for; libnccl has none.
 $(SOFTCUDA)/libcudart.so.13: $(SOFTCUDA_CUDART) $(SOFTCUDA)/libcudart.so.13.map
 	@echo "  link $@"
 	$(Q)$(SOFTCUDA_LINK) $(SOFTCUDA_CUDART) -Wl,--version-script=$@.map
+# A planted mistake: every __syncthreads of kernels.cu is gone. The tests of the kernels must notice.
+$(SOFTCUDA)/no_barriers/libcudart.so.13: $(SOFTCUDA_CUDART) $(SOFTCUDA)/no_barriers.o \
+    $(SOFTCUDA)/libcudart.so.13.map
+	@mkdir -p $(@D)
+	$(Q)$(SOFTCUDA_LINK) $(SOFTCUDA_CUDART:%/kernels.o=%/no_barriers.o) \
+	    -Wl,--version-script=$(SOFTCUDA)/libcudart.so.13.map
 $(SOFTCUDA)/libcublas.so.13: $(SOFTCUDA)/cublas.o $(SOFTCUDA)/libcudart.so.13 $(SOFTCUDA)/libcublas.so.13.map
 	@echo "  link $@"
 	$(Q)$(SOFTCUDA_LINK) $< $(SOFTCUDA)/libcudart.so.13 $(filter-out -I%,$(BLAS)) -Wl,--version-script=$@.map
@@ -51,14 +58,17 @@ $(SOFTCUDA)/plant_kernels.list: $(SOFTCUDA_SOURCES)/plants/plants.cu | $(SOFTCUD
 $(SOFTCUDA)/kernels.o: kernels.cu $(SOFTCUDA)/kernels.list $(SOFTCUDA_SOURCES)/kernel_unit.cpp
 	@echo "  c++  $@"
 	$(Q)$(SOFTCUDA_UNIT)
+$(SOFTCUDA)/no_barriers.o: kernels.cu $(SOFTCUDA)/kernels.list $(SOFTCUDA_SOURCES)/kernel_unit.cpp
+	@echo "  c++  $@"
+	$(Q)$(SOFTCUDA_UNIT) -DSOFTCUDA_NO_BARRIERS
 $(SOFTCUDA)/plant_kernels.o: $(SOFTCUDA_SOURCES)/plants/plants.cu $(SOFTCUDA)/plant_kernels.list \
     $(SOFTCUDA_SOURCES)/kernel_unit.cpp
 	@echo "  c++  $@"
 	$(Q)$(SOFTCUDA_UNIT)
 
-$(SOFTCUDA)/plants: $(SOFTCUDA_SOURCES)/plants/plants.cu $(SOFTCUDA)/libcudart.so.13
+$(SOFTCUDA)/plants: $(SOFTCUDA_SOURCES)/plants/plants.cu | $(SOFTCUDA)
 	@echo "  nvcc $@"
-	$(Q)$(NVCC) -std=c++17 -cudart shared -Xlinker -rpath,$(abspath $(SOFTCUDA)) $< -o $@
+	$(Q)$(NVCC) -std=c++17 -cudart shared $< -o $@
 $(SOFTCUDA)/test_nccl: $(SOFTCUDA_SOURCES)/test_nccl.c $(SOFTCUDA)/libnccl.so.2
 	@echo "  link $@"
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O2 $(WARNINGS) -isystem $(CUDA_INCLUDE) $< \
