@@ -6,6 +6,7 @@
 BUILD    ?= build
 SANITIZE ?=
 CC       := gcc
+PYTHON   ?= /usr/bin/python3
 Q        := $(if $(V),,@)
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 
@@ -65,9 +66,9 @@ prepare: ## install what is missing and build, so that a class can work offline
 results: trainer ## write this machine's runs beside the captured ones in results/
 	@tools/results.sh
 
-bench: trainer ## each figure of speed beside its target (about ten minutes; wants python3-torch)
+bench: trainer ## each figure of speed beside its target (a few minutes; wants python3-torch)
 	@$(MAKE_ALL) $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
-	@bench/bench.sh $(BUILD)/bench
+	@$(PYTHON) bench/bench.py ./$(TRAINER) $(BUILD)/bench
 
 lint: ## clang-format, clang-tidy and cppcheck, where they are installed
 	@tools/lint.sh
