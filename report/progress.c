@@ -162,8 +162,8 @@ void progress_show(Progress *progress, const ProgressState *state)
         return;
     int columns = terminal_columns(progress);
     char line[4 * MOST_COLUMNS + 1], erase[32] = "\r";
-    /* one column less: a full line would make some terminals begin the next one */
-    progress_format(line, sizeof line, columns - 1, progress->utf8, state);
+    /* with room for the terminal's ^C, which would else begin a new row and leave the bar behind */
+    progress_format(line, sizeof line, columns - 3, progress->utf8, state);
     if (progress->drawn > columns)
         format_erase(erase, sizeof erase, progress, columns);
     /* the new line over the old one, then the old one's rest: nothing is ever blank in between */
