@@ -45,12 +45,12 @@ def tensors(count, pixels, classes):
 
 
 def mlp(widths, seed):
-    """The model of the twin, freshly initialised."""
+    """The model of the twin, freshly initialised; of one layer, a plain nn.Linear."""
     torch.manual_seed(seed)
     layers = []
     for fan_in, fan_out in zip(widths, widths[1:]):
         layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers[:-1])
+    return torch.nn.Sequential(*layers[:-1]) if len(layers) > 2 else layers[0]
 
 
 def bits(tensor):
