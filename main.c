@@ -5,6 +5,7 @@
  * or writes disturbs what is measured.
  */
 #include "base/place.h"
+#include "describe.h"
 #include "options.h"
 #include "report/json.h"
 #include "report/table.h"
@@ -63,6 +64,7 @@ static Error read_file(const char *path, char **text)
         return error_make("%s: no memory to read it", path);
     if (failed) {
         free(*text);
+        *text = NULL;
         return error_make("%s: cannot be read: %s", path, strerror(number));
     }
     (*text)[used] = '\0';
@@ -296,15 +298,19 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     return report(options, context, plan);
 }
 
-/* A first collective: no data, no model. */
-static int say_hello(Options *options)
+/* What needs no data: a first collective, and the description of a model. */
+static int show_without_data(Options *options)
 {
     if (options->device_counts == 0)
-        options->devices[options->device_counts++] = 2;
+        options->devices[options->device_counts++] = options->mode == MODE_SINGLE ? 1 : 2;
     Config config = {0};
     Error error = choose_devices(options, &config);
     if (error)
         return complain(error, EXIT_USAGE);
+    if (options->describe) {
+        describe(stdout, options, config.device_kind == DEVICE_CUDA);
+        return EXIT_DONE;
+    }
     Hello greeting = {
         .ranks = options->devices[0],
         .collective = options->collective,
@@ -367,8 +373,8 @@ int main(int argc, char **argv)
     int status = EXIT_DONE;
     if (!error && options.replay)
         error = replay(options.replay, options.depth);
-    else if (!error && !done && options.mode == MODE_HELLO)
-        status = say_hello(&options);
+    else if (!error && !done && (options.mode == MODE_HELLO || options.describe))
+        status = show_without_data(&options);
     else if (!error && !done)
         status = train_and_report(&options, start_ms);
     if (error)

@@ -53,6 +53,7 @@ enum {
     KEY_OP,
     KEY_ORDERED,
     KEY_GUESS,
+    KEY_DESCRIBE,
     KEY_DEPTH,
     KEY_JSON,
     KEY_REPLAY,
@@ -166,6 +167,8 @@ static const struct argp_option table[] = {
     {"guess", KEY_GUESS, "X", 0, "what rank 0 will hold: right or wrong, and why", 0},
 
     {0, 0, 0, 0, "What to print:", 8},
+    {"describe", KEY_DESCRIBE, 0, 0,
+     "shapes, keys, devices and buckets of --mode=single, dp or ddp; trains nothing", 0},
     {"depth", KEY_DEPTH, "WHO", 0,
      "how much: beginner, developer or researcher (" DEFAULT_DEPTH ")", 0},
     {"json", KEY_JSON, "FILE", 0,
@@ -312,6 +315,9 @@ static Error parse_option(Options *o, int key, const char *text)
         return NULL;
     case KEY_GUESS:
         return parse_real("guess", text, -1e12, 1e12, &o->guess);
+    case KEY_DESCRIBE:
+        o->describe = true;
+        return NULL;
     case KEY_DEPTH:
         TRY(parse_choice("depth", text, depth_names, &choice));
         o->depth = (Depth)choice;
@@ -576,6 +582,9 @@ static Error finish(const Parse *parse)
         return error_make("--op belongs to all_reduce and reduce_scatter: %s only moves numbers",
                           collective_names[o->collective]);
     o->guess_given = given(parse, KEY_GUESS);
+    if (o->describe && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
+        return error_make("--describe describes one way of training: give --mode=single, dp or "
+                          "ddp");
 
     OptimizerSettings *optimizer = &o->optimizer;
     if (!given(parse, KEY_LR))

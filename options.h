@@ -55,6 +55,7 @@ typedef struct Options {
     bool guess_given;
     double guess; /* what rank 0 will hold */
 
+    bool describe;
     Depth depth;
     const char *json;   /* file, "-" for standard output; NULL: none */
     const char *replay; /* file; NULL: none */
