@@ -124,8 +124,8 @@ static Error backward(void *context, int i)
     return device_failure(worker->device);
 }
 
-/* All devices at once. The boss's queue then goes on when every device has finished: on GPUs a thread
- * returns as soon as its work is queued. */
+/* All devices at once. The boss's queue then goes on when every device has finished: on GPUs a
+ * thread returns as soon as its work is queued. */
 static Error all_do(Job *job, TeamWork work)
 {
     Dp *dp = job->state;

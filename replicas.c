@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MOST_NUMBERS (2 * MODEL_MOST_LAYERS)
+#define MOST_NUMBERS (2 * (size_t)MODEL_MOST_LAYERS)
 
 size_t replicas_bytes(int world)
 {
@@ -68,7 +68,7 @@ static Error check_shapes(Comm *comm, Device *device, const Layout *layout, uint
         return error_make("the replicas differ: another number of parameters on %s than on rank 0",
                           others);
 
-    uint64_t *own = all + comm_rank(comm) * layout->parameters;
+    uint64_t *own = all + (size_t)comm_rank(comm) * (size_t)layout->parameters;
     for (int i = 0; i < layout->parameters; i++)
         own[i] = (uint64_t)layout->parameter[i].rows << 32 | (uint64_t)layout->parameter[i].columns;
     return compare_parameters(comm, device, layout, all, scratch, "another shape");
@@ -84,18 +84,21 @@ Error replicas_check_shapes(Comm *comm, Device *device, const Layout *layout, ui
     return error;
 }
 
+static Error check_weights(Comm *comm, Device *device, const Layout *layout, const float *weights,
+                           uint64_t *all, float *arena, uint64_t *scratch)
+{
+    TRY(device_download(device, arena, weights, sizeof *arena * layout->arena_count));
+    layout_hash(layout, arena, all + (size_t)comm_rank(comm) * (size_t)layout->parameters);
+    return compare_parameters(comm, device, layout, all, scratch, "other weights");
+}
+
 Error replicas_check_weights(Comm *comm, Device *device, const Layout *layout, const float *weights,
                              uint64_t *scratch)
 {
     uint64_t *all = malloc(replicas_bytes(comm_world(comm)));
     float *arena = malloc(sizeof *arena * layout->arena_count);
-    Error error = all && arena ? NULL : error_make("no memory");
-    if (!error)
-        error = device_download(device, arena, weights, sizeof *arena * layout->arena_count);
-    if (!error) {
-        layout_hash(layout, arena, all + comm_rank(comm) * layout->parameters);
-        error = compare_parameters(comm, device, layout, all, scratch, "other weights");
-    }
+    Error error = all && arena ? check_weights(comm, device, layout, weights, all, arena, scratch)
+                               : error_make("no memory");
     free(arena);
     free(all);
     return error;

@@ -100,5 +100,5 @@ StepRecord *run_records(const Plan *plan, const Run *run, int device)
 
 Evaluation *run_evaluations(const Plan *plan, const Run *run, int device)
 {
-    return run->evaluations + device * plan->config.evaluations;
+    return run->evaluations + (size_t)device * (size_t)plan->config.evaluations;
 }

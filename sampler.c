@@ -25,13 +25,14 @@ void sampler_close(Sampler *sampler)
  * elements on a CPU (aten/src/ATen/native/TensorFactories.cpp). */
 void sampler_set_epoch(Sampler *sampler, uint64_t epoch)
 {
+    size_t count = sampler->count;
     uint32_t *order = sampler->order;
     Random random;
     random_seed(&random, sampler->seed + epoch);
-    for (size_t i = 0; i < sampler->count; i++)
+    for (size_t i = 0; i < count; i++)
         order[i] = (uint32_t)i;
-    for (size_t i = 0; i + 1 < sampler->count; i++) {
-        size_t other = i + random_next(&random) % (sampler->count - i);
+    for (size_t i = 0; i + 1 < count; i++) {
+        size_t other = i + random_next(&random) % (count - i);
         uint32_t swap = order[i];
         order[i] = order[other];
         order[other] = swap;

@@ -260,7 +260,7 @@ Error train(const Plan *plan, Run *run, int rank)
     if (!job.worker)
         return error_make("no memory");
     worker_pin(&job, 0);
-    TRY(open_devices(&job));
+    TRY(open_devices(&job)); /* NOLINT(clang-analyzer-unix.Malloc): see train.h, "after an error" */
     TRY(strategy->open(&job));
 
     Sampler sampler;

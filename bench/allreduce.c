@@ -43,7 +43,7 @@ static Error run_rank(Group *group, int rank, size_t count, int times)
 
     for (int i = -2; i < times; i++) { /* two rounds to warm up */
         for (size_t j = 0; j < count; j++)
-            buffer[j] = rank == 0;
+            buffer[j] = rank == 0 ? 1 : 0;
         TRY(comm_barrier(comm));
         double start = now_us();
         Event done;

@@ -117,8 +117,8 @@ void comm_count_as(Comm *comm, BytesKind kind);
  * at first: none. */
 void comm_name_bucket(Comm *comm, int bucket);
 
-/* What a rank started last: "all_reduce #12", or "none". Any process may ask, also about a rank that
- * is dead. */
+/* What a rank started last: "all_reduce #12", or "none". Any process may ask, also about a rank
+ * that is dead. */
 void comm_group_last_operation(const Group *group, int rank, char *text, size_t size);
 
 /* --- the devices of one process ----------------------------------------------------------- *

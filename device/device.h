@@ -154,11 +154,12 @@ void device_sgd_step(Device *device, float *weight, const float *gradient, float
                      size_t count, float lr, float momentum, float weight_decay);
 
 typedef struct AdamStep {
-    /* double, as in PyTorch: 1 - 0.999 is 0.001 only there; rounded to float where an element meets it */
+    /* double, as in PyTorch: 1 - 0.999 is 0.001 only there; rounded to float where an element meets
+     * it */
     double lr, beta1, beta2, epsilon, weight_decay;
     bool decoupled; /* AdamW: weight *= 1 - lr * weight_decay; else weight_decay * weight joins the
                        gradient */
-    int64_t step; /* 1 for the first update: the bias corrections are 1 - beta^step */
+    int64_t step;   /* 1 for the first update: the bias corrections are 1 - beta^step */
 } AdamStep;
 
 /* torch.optim.Adam and AdamW (torch/optim/adam.py, adamw.py; no amsgrad). `mean` and `square` are

@@ -25,7 +25,10 @@ static char *read_all(FILE *file)
             return text;
         }
         room *= 2;
-        text = realloc(text, room + 1);
+        char *larger = realloc(text, room + 1);
+        if (!larger)
+            free(text);
+        text = larger;
     }
     return NULL;
 }
