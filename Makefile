@@ -10,14 +10,14 @@ PYTHON   ?= /usr/bin/python3
 Q        := $(if $(V),,@)
 MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
 
-# What this machine has, probed once per build folder (`make clean` forgets it).
+# What this machine has, probed once per build folder, and again after packages were installed.
 CONFIG   := $(BUILD)/config.mk
 NO_PROBE := help prepare demo test clean lint install
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
 include $(CONFIG)
 endif
 
-TRAINER  ?= $(if $(filter build,$(BUILD)),trainer,$(BUILD)/trainer)
+TRAINER  := $(if $(filter build,$(BUILD)),trainer,$(BUILD)/trainer)
 SOURCES  := $(wildcard *.c base/*.c device/*.c comm/*.c report/*.c)
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o) $(if $(NVCC),$(BUILD)/kernels.o)
 LIBRARY  := $(filter-out $(BUILD)/main.o,$(OBJECTS))
@@ -34,8 +34,10 @@ LDFLAGS  += -fsanitize=$(SANITIZE)
 endif
 CFLAGS   += $(filter -I%,$(BLAS)) $(CUDA_DEFINES) $(CUDA_INCLUDE:%=-isystem %)
 LIBS     := $(filter-out -I%,$(BLAS)) $(CUDA_LIBS) -lcjson -lz -lm -lpthread
-# -fmad=false: the kernels round as the CPU does.
+# -fmad=false: the kernels round as the CPU does. all-major: every generation that the toolkit knows,
+# and PTX for newer ones.
 NVFLAGS  := -O3 -std=c++17 -arch=all-major -fmad=false -I. -Xcompiler -fno-threadsafe-statics
+COMMANDS := $(CC) $(CFLAGS) $(LDFLAGS) $(LIBS) $(NVCC) $(if $(NVCC),$(NVFLAGS))
 
 .PHONY: all help prepare demo test tests results bench lint format clean install FORCE
 .DELETE_ON_ERROR:
@@ -63,10 +65,10 @@ prepare: ## install what is missing and build, so that a class can work offline
 	@tools/install.sh test
 	@$(MAKE_ALL) all
 
-results: trainer ## write this machine's runs beside the captured ones in results/
-	@tools/results.sh
+results: $(TRAINER) ## write this machine's runs beside the captured ones in results/
+	@tools/results.sh ./$(TRAINER)
 
-bench: trainer ## each figure of speed beside its target (a few minutes; wants python3-torch)
+bench: $(TRAINER) ## each figure of speed beside its target (a few minutes; wants python3-torch)
 	@$(MAKE_ALL) $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 	@$(PYTHON) bench/bench.py ./$(TRAINER) $(BUILD)/bench
 
@@ -81,23 +83,32 @@ help: ## this list
 
 # --- building ------------------------------------------------------------------------------------
 
-$(CONFIG): tools/probe.sh tools/blas.sh
-	@mkdir -p $(BUILD)
+$(CONFIG): tools/probe.sh tools/blas.sh $(BUILD)/asked.txt $(wildcard /var/lib/dpkg/status)
 	@CUDA=$(CUDA) CC=$(CC) tools/probe.sh $@ $(BUILD)/found.txt
+
+# A file that changes only when its text does: what depends on it is made again then, and only then.
+write_if_changed = @mkdir -p $(@D); printf '%s\n' '$(1)' >$@.new; \
+    cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+$(BUILD)/asked.txt: FORCE
+	$(call write_if_changed,CC=$(CC) CUDA=$(CUDA))
+
+$(BUILD)/commands.txt: FORCE
+	$(call write_if_changed,$(COMMANDS))
 
 trainer-build: $(TRAINER)
 tests: $(TESTS) $(TOOLS)
 
-$(TRAINER): $(OBJECTS)
+$(TRAINER): $(OBJECTS) $(BUILD)/commands.txt
 	@echo "  link $@"
-	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LIBS)
+	$(Q)$(CC) $(LDFLAGS) $(OBJECTS) -o $@ $(LIBS)
 
-$(BUILD)/%.o: %.c $(CONFIG)
+$(BUILD)/%.o: %.c $(BUILD)/commands.txt
 	@mkdir -p $(@D)
 	@echo "  cc   $@"
 	$(Q)$(CC) $(CFLAGS) -c $< -o $@
 
-$(BUILD)/kernels.o: kernels.cu kernels.h $(CONFIG)
+$(BUILD)/kernels.o: kernels.cu kernels.h $(BUILD)/commands.txt
 	@echo "  nvcc $@"
 	$(Q)$(NVCC) $(NVFLAGS) -c $< -o $@
 
@@ -113,13 +124,13 @@ $(BUILD)/bench/%: bench/%.c $(LIBRARY)
 
 # The revision is compiled into two files; they are compiled again when it changes, and only then.
 $(BUILD)/revision.h: FORCE
-	@mkdir -p $(BUILD)
-	@revision=$$(git describe --always --dirty 2>/dev/null || echo unknown); \
-	echo "#define TRAINER_REVISION \"$$revision\"" >$@.new; \
-	cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	$(call write_if_changed,#define TRAINER_REVISION "$(shell git describe --always --dirty 2>/dev/null || echo unknown)")
 
 $(BUILD)/options.o $(BUILD)/report/environment.o: CFLAGS += -include $(BUILD)/revision.h
 $(BUILD)/options.o $(BUILD)/report/environment.o: $(BUILD)/revision.h
 
+# --- GPUs ----------------------------------------------------------------------------------------
+
 -include tests/softcuda/softcuda.mk
+
 -include $(OBJECTS:.o=.d) $(TESTS:%=%.d) $(TOOLS:%=%.d)

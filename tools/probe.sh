@@ -26,6 +26,12 @@ links() {
 # --- required ------------------------------------------------------------------------------------
 
 missing=""
+if ! echo 'int main(void) { return 0; }' | links ""; then
+    rm -f "$config"
+    echo "Cannot build: $cc is not there or cannot link a program (packages gcc, libc6-dev)." >&2
+    echo "\`make prepare\` installs all that is needed." >&2
+    exit 1
+fi
 if blas=$("$folder/blas.sh"); then
     echo "BLAS = $blas" >>"$config"
 else
