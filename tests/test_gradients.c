@@ -48,10 +48,11 @@ static double reference_loss(const Layout *layout, const double *weights, const 
             memcpy(from, to, sizeof from);
         }
         int classes = layout->widths[layout->layers];
-        double largest = from[0], sum = 0;
+        double largest = from[0];
         for (int i = 1; i < classes; i++)
             largest = fmax(largest, from[i]);
-        for (int i = 0; i < classes; i++)
+        double sum = exp(from[0] - largest);
+        for (int i = 1; i < classes; i++)
             sum += exp(from[i] - largest);
         loss += log(sum) + largest - from[labels[row]];
     }
