@@ -1,9 +1,11 @@
 #!/bin/sh
-# install.sh: brings the Debian or Ubuntu packages that are missing. Says first what it installs and
-# why. What is there already is not touched, so that without network it does nothing and succeeds.
+# install.sh: brings the Debian or Ubuntu packages that are missing. Says first what is missing and what
+# for. What is there already is not touched, so that without network it does nothing and succeeds.
 #
 #     tools/install.sh          what building and running need
 #     tools/install.sh test     and what the tests need
+#
+# Exit status: 0 where the program can be built afterwards, else 1.
 set -eu
 
 required="gcc:the_C_compiler
@@ -15,7 +17,15 @@ optional="dataset-fashion-mnist:the_images;_without_them,_generated_ones_are_use
 if [ "${1:-}" = test ]; then
     required="$required
 libcmocka-dev:the_tests"
+    tests=yes
+else
+    tests=no
 fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# --- what is there -------------------------------------------------------------------------------
 
 installed() {
     dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed'
@@ -40,58 +50,76 @@ names() {
     for entry in $1; do printf '%s ' "${entry%%:*}"; done
 }
 
-if ! command -v dpkg-query >/dev/null 2>&1; then
-    echo "This system has no Debian packages, so nothing is installed. Needed are:"
-    describe "$required $optional"
-    echo "Where they are there under other names, \`make\` builds the program."
-    exit 0
-fi
+# Whether the parts are there although no package brought them: built by hand, or on another system.
+builds_anyway() {
+    CUDA=0 PYTHON=false "$(dirname "$0")/probe.sh" "$work/config" "$work/found" 2>/dev/null || return 1
+    [ $tests = no ] || grep -q 'cmocka *yes' "$work/found"
+}
 
-need=$(missing "$required")
-want=$(missing "$optional")
-if [ -z "$need$want" ]; then exit 0; fi
+# --- who may install -----------------------------------------------------------------------------
 
-as_root=""
-if [ "$(id -u)" != 0 ]; then
-    if command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
-        as_root=sudo
-    else
-        as_root=none
-    fi
-fi
-if [ "$as_root" = none ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "These packages are missing, and this user may not install them:"
-    describe "$need $want"
-    echo "Ask an administrator for:  apt-get install $(names "$need $want")"
-    # without the optional ones the program still runs
-    if [ -n "$need" ]; then exit 1; fi
-    exit 0
-fi
+# Sets as_root. sudo may ask for a password where there is somebody to type it.
+may_install() {
+    as_root=""
+    command -v apt-get >/dev/null 2>&1 || return 1
+    [ "$(id -u)" != 0 ] || return 0
+    as_root=sudo
+    command -v sudo >/dev/null 2>&1 || return 1
+    sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }
+}
 
-echo "Installing what is missing, through ${as_root:+$as_root }apt-get:"
+if command -v dpkg-query >/dev/null 2>&1; then
+    need=$(missing "$required")
+    want=$(missing "$optional")
+    if [ -z "$need$want" ]; then exit 0; fi
+    echo "Missing packages:"
+else
+    if builds_anyway; then exit 0; fi
+    need=$required
+    want=$optional
+    echo "Missing are some of these, here by their Debian names:"
+fi
 describe "$need $want"
 
-available() {
-    for entry in $1; do
-        apt-cache policy "${entry%%:*}" 2>/dev/null | grep -q 'Candidate: [^(]' || return 1
-    done
+if ! may_install; then
+    echo "They cannot be installed from here: that takes apt-get, and root or sudo. On Debian and Ubuntu:"
+    echo "  apt-get install $(names "$need $want")"
+    # without the optional ones the program still runs
+    if [ -z "$need" ] || builds_anyway; then exit 0; fi
+    exit 1
+fi
+
+# --- installing ----------------------------------------------------------------------------------
+
+echo "Installing them through ${as_root:+$as_root }apt-get. What it downloads first may take a while."
+
+# apt COMMAND...: waits where another apt is at work, as on a machine that has just been started.
+apt() {
+    $as_root env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes \
+        apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "$@" >"$work/log" 2>&1
 }
 
-install() {
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
-        >/dev/null
+known() { # whether it is in the package lists that apt has
+    apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'
 }
 
-# Package lists are fetched only where they are missing or too old to hold what is needed.
-if ! available "$need $want"; then $as_root apt-get update -qq || true; fi
-if [ -n "$need" ] && ! install $(names "$need"); then
-    $as_root apt-get update -qq || true
-    install $(names "$need") || {
+# names is to be split into words.
+# shellcheck disable=SC2046
+install_needed() {
+    [ -z "$need" ] || apt install $(names "$need")
+}
+
+# A fresh machine has no package lists. Old ones are fetched again where they did not serve.
+ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1 || apt update || true
+if ! install_needed; then
+    apt update || true
+    install_needed || {
+        grep '^[EW]:' "$work/log" >&2 || cat "$work/log" >&2
         echo "apt-get could not install: $(names "$need")" >&2
         exit 1
     }
 fi
-for entry in $want; do
-    install "${entry%%:*}" ||
-        echo "${entry%%:*} cannot be had here; the program does without it."
+for package in $(names "$want"); do
+    { known "$package" && apt install "$package"; } ||
+        echo "$package cannot be had here now; the program does without it."
 done
