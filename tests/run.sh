@@ -86,7 +86,7 @@ report() {
         printf '%-44s %3d passed%s\n' "$1" "$ok" "$([ "$skip" = 0 ] || echo ", $skip skipped")"
     else
         printf '%-44s %3d passed, %d FAILED%s\n' "$1" "$ok" "$bad" "${why:+ ($why)}"
-        sed 's/^/    /' "$log"
+        head -n 150 "$log" | sed 's/^/    /'
     fi
 }
 
