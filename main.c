@@ -11,6 +11,7 @@
 #include "report/table.h"
 #include "run.h"
 #include "sampler.h"
+#include "show_sampler.h"
 #include "supervisor.h"
 #include "train.h"
 
@@ -193,6 +194,7 @@ static Error make_plan(const Options *options, const Dataset *data, Plan *plan)
     plan->data = data;
     config->optimizer = options->optimizer;
     config->seed = options->seed;
+    config->set_epoch = options->set_epoch;
     config->batch = options->batch;
     config->bucket_mb = options->bucket_mb;
     config->bucket_explicit = options->bucket_given;
@@ -298,11 +300,22 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     return report(options, context, plan);
 }
 
-/* What needs no data: a first collective, and the description of a model. */
+/* What needs no data: a first collective, the order of samples, the description of a model. */
 static int show_without_data(Options *options)
 {
     if (options->device_counts == 0)
         options->devices[options->device_counts++] = options->mode == MODE_SINGLE ? 1 : 2;
+    if (options->show_sampler) {
+        ShowSampler show = {
+            .samples = (size_t)options->samples,
+            .ranks = options->devices[0],
+            .epochs = (int)options->epochs,
+            .seed = options->seed,
+            .set_epoch = options->set_epoch,
+        };
+        Error failed = show_sampler(stdout, &show);
+        return failed ? complain(failed, EXIT_FAILED) : EXIT_DONE;
+    }
     Config config = {0};
     Error error = choose_devices(options, &config);
     if (error)
@@ -373,7 +386,8 @@ int main(int argc, char **argv)
     int status = EXIT_DONE;
     if (!error && options.replay)
         error = replay(options.replay, options.depth);
-    else if (!error && !done && (options.mode == MODE_HELLO || options.describe))
+    else if (!error && !done &&
+             (options.mode == MODE_HELLO || options.describe || options.show_sampler))
         status = show_without_data(&options);
     else if (!error && !done)
         status = train_and_report(&options, start_ms);

@@ -54,6 +54,8 @@ enum {
     KEY_ORDERED,
     KEY_GUESS,
     KEY_DESCRIBE,
+    KEY_SHOW_SAMPLER,
+    KEY_NO_SET_EPOCH,
     KEY_DEPTH,
     KEY_JSON,
     KEY_REPLAY,
@@ -167,6 +169,10 @@ static const struct argp_option table[] = {
     {"guess", KEY_GUESS, "X", 0, "what rank 0 will hold: right or wrong, and why", 0},
 
     {0, 0, 0, 0, "What to print:", 8},
+    {"show-sampler", KEY_SHOW_SAMPLER, 0, 0,
+     "which rank gets which of --samples=N (12) in each of --epochs=N; trains nothing", 0},
+    {"no-set-epoch", KEY_NO_SET_EPOCH, 0, 0, "the mistake: every epoch in the first one's order",
+     0},
     {"describe", KEY_DESCRIBE, 0, 0,
      "shapes, keys, devices and buckets of --mode=single, dp or ddp; trains nothing", 0},
     {"depth", KEY_DEPTH, "WHO", 0,
@@ -315,6 +321,12 @@ static Error parse_option(Options *o, int key, const char *text)
         return NULL;
     case KEY_GUESS:
         return parse_real("guess", text, -1e12, 1e12, &o->guess);
+    case KEY_SHOW_SAMPLER:
+        o->show_sampler = true;
+        return NULL;
+    case KEY_NO_SET_EPOCH:
+        o->set_epoch = false;
+        return NULL;
     case KEY_DESCRIBE:
         o->describe = true;
         return NULL;
@@ -503,7 +515,7 @@ static char *join(int argc, char **argv)
 
 static Error set_defaults(Options *options)
 {
-    *options = (Options){.command_line = NULL};
+    *options = (Options){.set_epoch = true};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
         TRY(parse_option(options, defaults[i].key, defaults[i].text));
     return NULL;
@@ -582,6 +594,12 @@ static Error finish(const Parse *parse)
         return error_make("--op belongs to all_reduce and reduce_scatter: %s only moves numbers",
                           collective_names[o->collective]);
     o->guess_given = given(parse, KEY_GUESS);
+    if (o->show_sampler && !given(parse, KEY_SAMPLES))
+        o->samples = 12;
+    if (o->show_sampler && given(parse, KEY_STEPS))
+        return error_make("--show-sampler shows whole epochs: give --epochs, not --steps");
+    if (o->show_sampler && !given(parse, KEY_EPOCHS))
+        TRY(parse_option(o, KEY_EPOCHS, DEFAULT_EPOCHS));
     if (o->describe && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
         return error_make("--describe describes one way of training: give --mode=single, dp or "
                           "ddp");

@@ -56,6 +56,8 @@ typedef struct Options {
     double guess; /* what rank 0 will hold */
 
     bool describe;
+    bool show_sampler;
+    bool set_epoch; /* false: the mistake of forgetting it */
     Depth depth;
     const char *json;   /* file, "-" for standard output; NULL: none */
     const char *replay; /* file; NULL: none */

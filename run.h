@@ -33,6 +33,7 @@ typedef struct Config {
     bool star; /* DP copies from device 0, also where NCCL could */
     OptimizerSettings optimizer;
     uint64_t seed;
+    bool set_epoch; /* false: every epoch in the first one's order, a mistake to be seen */
     int batch; /* samples per update, over all devices */
     double bucket_mb;
     bool bucket_explicit;

@@ -218,7 +218,7 @@ static Error train_steps(Job *job, const Strategy *strategy, Sampler *sampler)
         for (; step < end; step++) {
             if (step / config->steps_per_epoch != epoch) {
                 epoch = step / config->steps_per_epoch;
-                sampler_set_epoch(sampler, (uint64_t)epoch);
+                sampler_set_epoch(sampler, config->set_epoch ? (uint64_t)epoch : 0);
             }
             TRY(take_step(job, strategy, sampler, step, (int)(step - first)));
         }
