@@ -23,61 +23,64 @@
  * progress", its operation is put on the stream only when ncclCommGetAsyncError says "success", and
  * no other call is accepted before that.
  */
-#include "softcuda.h"
+#include "ranks.h"
 
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <memory>
-#include <nccl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <thread>
 #include <unistd.h>
 
 using namespace softcuda;
 
+/* --- the mapping --------------------------------------------------------------------------- */
+
+/* A memfd with room for everything; -1 on failure. Pages that are never touched cost nothing. */
+static int make_memfd()
+{
+    int fd = memfd_create("softcuda-nccl", MFD_CLOEXEC);
+    return fd >= 0 && ftruncate(fd, (off_t)SHARED_BYTES) == 0 ? fd : -1;
+}
+
+Mapping::Mapping(int fd)
+{
+    void *memory =
+        mmap(nullptr, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (memory == MAP_FAILED)
+        violation("no memory for a communicator");
+    shared = (Shared *)memory;
+}
+
+Mapping::~Mapping()
+{
+    munmap(shared, SHARED_BYTES);
+}
+
+char *Mapping::place(int rank, std::uint64_t number) const
+{
+    return (char *)shared + PLACES_AT + ((std::size_t)rank * 2 + number % 2) * PLACE;
+}
+
+void Mapping::ring() const
+{
+    shared->bell++;
+    syscall(SYS_futex, &shared->bell, FUTEX_WAKE, MOST_RANKS * 4, nullptr, nullptr, 0);
+}
+
+void Mapping::listen(std::uint32_t heard) const
+{
+    struct timespec most = {0, 20 * 1000 * 1000};
+    syscall(SYS_futex, &shared->bell, FUTEX_WAIT, heard, &most, nullptr, 0);
+}
+
 namespace
 {
-
-/* --- what the ranks share ------------------------------------------------------------------ */
-
-constexpr int MOST_RANKS = 64;
-constexpr std::size_t PLACE = (std::size_t)256 << 20; /* most bytes that a rank contributes */
-
-enum Kind : std::uint32_t { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER };
-const char *const kind_names[] = {"ncclAllReduce", "ncclBroadcast", "ncclReduce", "ncclAllGather",
-                                  "ncclReduceScatter"};
-
-/* What a rank asked for. */
-struct Request {
-    Kind kind;
-    std::int32_t type, op, root;
-    std::uint64_t count; /* as the call defines it */
-};
-
-struct Seat {
-    std::atomic<std::uint32_t> joined;
-    std::int32_t gpu;
-    std::atomic<std::uint64_t> arrived; /* operations */
-    Request request[2];                 /* of operation n: request[n % 2] */
-};
-
-struct Shared {
-    std::uint64_t nonce;             /* of the id */
-    std::atomic<std::uint32_t> bell; /* rung when anything below has changed */
-    std::atomic<std::int32_t> world;
-    Seat seat[MOST_RANKS];
-};
-
-constexpr std::size_t PLACES_AT = (sizeof(Shared) + 4095) / 4096 * 4096;
-constexpr std::size_t SHARED_BYTES = PLACES_AT + MOST_RANKS * 2 * PLACE;
 
 /* ncclUniqueId. */
 struct Id {
@@ -87,64 +90,6 @@ struct Id {
 };
 static_assert(sizeof(Id) <= sizeof(ncclUniqueId), "NCCL's id has room");
 const char MAGIC[16] = "softcuda nccl";
-
-/* The mapping; each communicator of this process has its own, or shares it with its clique. */
-struct Mapping {
-    Shared *shared;
-    explicit Mapping(int fd)
-    {
-        int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-        void *memory =
-            mmap(nullptr, SHARED_BYTES, PROT_READ | PROT_WRITE, how | MAP_NORESERVE, fd, 0);
-        if (memory == MAP_FAILED)
-            violation("no addresses for a communicator");
-        shared = (Shared *)memory;
-    }
-    ~Mapping()
-    {
-        munmap(shared, SHARED_BYTES);
-    }
-    Mapping(const Mapping &) = delete;
-
-    char *place(int rank, std::uint64_t number) const
-    {
-        return (char *)shared + PLACES_AT + ((std::size_t)rank * 2 + number % 2) * PLACE;
-    }
-    void ring() const
-    {
-        shared->bell++;
-        syscall(SYS_futex, &shared->bell, FUTEX_WAKE, MOST_RANKS * 4, nullptr, nullptr, 0);
-    }
-    void listen(std::uint32_t heard) const
-    {
-        struct timespec most = {0, 20 * 1000 * 1000};
-        syscall(SYS_futex, &shared->bell, FUTEX_WAIT, heard, &most, nullptr, 0);
-    }
-};
-
-/* --- communicators ------------------------------------------------------------------------- */
-
-struct Communicator {
-    std::shared_ptr<Mapping> mapping;
-    int rank, world, gpu;
-    bool blocking;
-    bool clique; /* made by ncclCommInitAll: all ranks are one thread's */
-    enum { JOINING, READY, FINALIZING } stage = JOINING;
-    ncclResult_t failure = ncclSuccess;
-    std::uint64_t issued = 0, queued = 0, completed = 0; /* operations */
-    std::vector<std::function<void()>> in_progress;      /* not yet on their streams */
-    std::thread thread;
-    bool closing = false;
-
-    Seat &seat(int r) const
-    {
-        return mapping->shared->seat[r];
-    }
-    std::uint64_t arrived(int r) const
-    {
-        return seat(r).arrived.load(std::memory_order_acquire);
-    }
-};
 
 std::vector<Communicator *> &communicators()
 {
@@ -275,186 +220,7 @@ void take_seat(const Communicator &c)
     c.mapping->ring();
 }
 
-/* --- operations ---------------------------------------------------------------------------- */
-
-std::size_t type_bytes(ncclDataType_t type)
-{
-    switch (type) {
-    case ncclInt32:
-    case ncclFloat32:
-        return 4;
-    case ncclUint64:
-    case ncclFloat64:
-        return 8;
-    default:
-        violation("NCCL: data type %d is not known here", (int)type);
-    }
-}
-
-template <class T> T combined(T a, T b, ncclRedOp_t op)
-{
-    switch (op) {
-    case ncclProd:
-        return a * b;
-    case ncclMax:
-        return std::max(a, b);
-    case ncclMin:
-        return std::min(a, b);
-    case ncclSum:
-    case ncclAvg:
-        return a + b;
-    default:
-        violation("NCCL: operation %d is not known here", (int)op);
-    }
-}
-
-/* to[0..count) = the reduction of everyone's contribution from element `first` */
-template <class T>
-void reduce(const Communicator &c, std::uint64_t number, T *to, std::size_t first,
-            std::size_t count, ncclRedOp_t op)
-{
-    const T *from[MOST_RANKS];
-    for (int r = 0; r < c.world; r++)
-        from[r] = (const T *)c.mapping->place(r, number) + first;
-    for (std::size_t i = 0; i < count; i++) {
-        T sum = from[0][i];
-        for (int r = 1; r < c.world; r++)
-            sum = combined(sum, from[r][i], op);
-        to[i] = op == ncclAvg ? (T)(sum / (T)c.world) : sum;
-    }
-}
-
-void reduce_any(const Communicator &c, std::uint64_t number, void *to, std::size_t first,
-                const Request &request)
-{
-    auto op = (ncclRedOp_t)request.op;
-    switch (request.type) {
-    case ncclInt32:
-        return reduce(c, number, (std::int32_t *)to, first, request.count, op);
-    case ncclUint64:
-        return reduce(c, number, (std::uint64_t *)to, first, request.count, op);
-    case ncclFloat32:
-        return reduce(c, number, (float *)to, first, request.count, op);
-    default:
-        return reduce(c, number, (double *)to, first, request.count, op);
-    }
-}
-
-struct Collective {
-    Communicator *comm;
-    Request request;
-    const void *send;
-    void *receive;
-    std::uint64_t number; /* from 1 */
-    bool stalled;
-
-    std::size_t row() const
-    {
-        return request.count * type_bytes((ncclDataType_t)request.type);
-    }
-    bool at_root() const
-    {
-        return comm->rank == request.root;
-    }
-    std::size_t sent() const /* bytes that this rank contributes */
-    {
-        if (request.kind == BROADCAST && !at_root())
-            return 0;
-        return request.kind == REDUCE_SCATTER ? row() * (std::size_t)comm->world : row();
-    }
-    std::size_t received() const
-    {
-        if (request.kind == REDUCE && !at_root())
-            return 0;
-        return request.kind == ALL_GATHER ? row() * (std::size_t)comm->world : row();
-    }
-    std::string text() const
-    {
-        return std::string(kind_names[request.kind]) + " #" + std::to_string(number) + " on rank " +
-               std::to_string(comm->rank);
-    }
-    void check_buffers() const;
-    void check_requests() const;
-    void arrive() const;
-    void complete() const;
-    bool attempt() const;
-};
-
-void Collective::check_buffers() const
-{
-    const char *call = kind_names[request.kind];
-    check_memory(call, "send buffer", comm->gpu, send, sent());
-    check_memory(call, "receive buffer", comm->gpu, receive, received());
-    if (sent() > PLACE)
-        violation("%s of %zu bytes: at most %zu are possible here", call, sent(), PLACE);
-    auto *from = (const char *)send, *to = (const char *)receive;
-    bool overlap = from < to + received() && to < from + sent();
-    std::size_t own_row = row() * (std::size_t)comm->rank;
-    bool in_place = request.kind == ALL_GATHER       ? from == to + own_row
-                    : request.kind == REDUCE_SCATTER ? to == from + own_row
-                                                     : from == to;
-    if (overlap && !in_place)
-        violation("%s: its buffers overlap without being in place", call);
-}
-
-/* Ranks that ask for different things would hang, or get wrong results. */
-void Collective::check_requests() const
-{
-    for (int r = 0; r < comm->world; r++) {
-        const Request &other = comm->seat(r).request[number % 2];
-        if (memcmp(&other, &request, sizeof request) != 0)
-            violation("NCCL operation #%llu: rank %d calls %s with count %llu, type %d, operation "
-                      "%d, root %d, but rank %d %s with %llu, %d, %d, %d",
-                      (unsigned long long)number, comm->rank, kind_names[request.kind],
-                      (unsigned long long)request.count, request.type, request.op, request.root, r,
-                      kind_names[other.kind], (unsigned long long)other.count, other.type, other.op,
-                      other.root);
-    }
-}
-
-void Collective::arrive() const
-{
-    memcpy(comm->mapping->place(comm->rank, number), send, sent());
-    comm->seat(comm->rank).request[number % 2] = request;
-    comm->seat(comm->rank).arrived.store(number, std::memory_order_release);
-    comm->mapping->ring();
-}
-
-void Collective::complete() const
-{
-    const Mapping &mapping = *comm->mapping;
-    switch (request.kind) {
-    case ALL_REDUCE:
-        return reduce_any(*comm, number, receive, 0, request);
-    case REDUCE:
-        if (at_root())
-            reduce_any(*comm, number, receive, 0, request);
-        return;
-    case REDUCE_SCATTER:
-        return reduce_any(*comm, number, receive, request.count * (std::size_t)comm->rank, request);
-    case BROADCAST:
-        memcpy(receive, mapping.place(request.root, number), row());
-        return;
-    case ALL_GATHER:
-        for (int r = 0; r < comm->world; r++)
-            memcpy((char *)receive + (std::size_t)r * row(), mapping.place(r, number), row());
-    }
-}
-
-bool Collective::attempt() const
-{
-    if (comm->completed != number - 1 || stalled) /* an earlier one is on another stream */
-        return false;
-    if (comm->arrived(comm->rank) < number)
-        arrive();
-    for (int r = 0; r < comm->world; r++)
-        if (comm->arrived(r) < number)
-            return false;
-    check_requests();
-    complete();
-    comm->completed = number;
-    return true;
-}
+/* --- starting operations -------------------------------------------------------------------- */
 
 void put_on_stream(const Collective &collective, Stream *stream)
 {
@@ -549,8 +315,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *out)
     Id id = {};
     memcpy(id.magic, MAGIC, sizeof MAGIC);
     id.pid = getpid();
-    id.fd = memfd_create("softcuda-nccl", MFD_CLOEXEC);
-    if (id.fd < 0 || ftruncate(id.fd, (off_t)SHARED_BYTES) != 0)
+    id.fd = make_memfd();
+    if (id.fd < 0)
         return fail(ncclSystemError, "no memfd");
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -607,7 +373,6 @@ ncclResult_t ncclCommInitAll(ncclComm_t *out, int count, const int *gpus)
     return nccl_call("ncclCommInitAll", [=](bool) {
         if (count < 1 || count > MOST_RANKS)
             return fail(ncclInvalidArgument, "Invalid device count requested : %d", count);
-        auto mapping = std::make_shared<Mapping>(-1);
         for (int i = 0; i < count; i++) {
             for (int j = 0; j < i; j++)
                 if (gpus[i] == gpus[j])
@@ -615,6 +380,9 @@ ncclResult_t ncclCommInitAll(ncclComm_t *out, int count, const int *gpus)
             if (gpus[i] < 0 || gpus[i] >= settings().gpus)
                 return fail(ncclUnhandledCudaError, "no GPU %d", gpus[i]);
         }
+        int fd = make_memfd();
+        auto mapping = std::make_shared<Mapping>(fd);
+        close(fd);
         for (int i = 0; i < count; i++) {
             Communicator *c = make_communicator(mapping, i, count, gpus[i], true, true);
             c->stage = Communicator::READY;

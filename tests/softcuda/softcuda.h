@@ -19,9 +19,9 @@
  * - What the real libraries answer with undefined behaviour prints one line, "softcuda: ...", and
  *   aborts.
  *
- * Files: memory.cpp (allocations), schedule.cpp (streams, and entering a call), cudart.cpp (the
- * calls of libcudart), launch.cpp with shim.h (kernels), cublas.cpp, nccl.cpp. Only what the
- * program calls is there; a call that is not fails when the program starts.
+ * Files: memory.cpp (allocations), schedule.cpp (streams, and what every call goes through),
+ * cudart.cpp (the calls of libcudart), launch.cpp with shim.h (kernels), cublas.cpp, nccl.cpp with
+ * collective.cpp. Only what the program calls is there; any other call ends it: "undefined symbol".
  *
  * The environment:
  *   SOFTCUDA_GPUS=N            how many (2)

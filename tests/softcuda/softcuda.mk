@@ -1,11 +1,14 @@
 # softcuda.mk: the software CUDA (softcuda.h says what it is): three libraries that stand in for
 # NVIDIA's, and the programs that test them. A part of the Makefile, which has found the toolkit (NVCC,
-# CUDA_INCLUDE): without one there is nothing to stand in for.
+# CUDA_INCLUDE). Other versions than 13 have other libraries and another way to launch a kernel: there,
+# as where there is no toolkit, nothing is built, and tests/softcuda.sh skips what it tests.
 #
 #     make softcuda                                                     builds all of it
 #     LD_LIBRARY_PATH=build/softcuda ./trainer --device=cuda
 
-ifneq ($(NVCC),)
+SOFTCUDA_VERSION := $(if $(NVCC),$(shell \
+    sed -n 's/^.define CUDART_VERSION *\([0-9]*\)...$$/\1/p' $(CUDA_INCLUDE)/cuda_runtime_api.h))
+ifeq ($(SOFTCUDA_VERSION),13)
 
 SOFTCUDA         := $(BUILD)/softcuda
 SOFTCUDA_SOURCES := tests/softcuda
@@ -37,7 +40,7 @@ $(SOFTCUDA)/no_barriers/libcudart.so.13: $(SOFTCUDA_CUDART) $(SOFTCUDA)/no_barri
 $(SOFTCUDA)/libcublas.so.13: $(SOFTCUDA)/cublas.o $(SOFTCUDA)/libcudart.so.13 $(SOFTCUDA)/libcublas.so.13.map
 	@echo "  link $@"
 	$(Q)$(SOFTCUDA_LINK) $< $(SOFTCUDA)/libcudart.so.13 $(filter-out -I%,$(BLAS)) -Wl,--version-script=$@.map
-$(SOFTCUDA)/libnccl.so.2: $(SOFTCUDA)/nccl.o $(SOFTCUDA)/libcudart.so.13
+$(SOFTCUDA)/libnccl.so.2: $(SOFTCUDA)/nccl.o $(SOFTCUDA)/collective.o $(SOFTCUDA)/libcudart.so.13
 	@echo "  link $@"
 	$(Q)$(SOFTCUDA_LINK) $^ -pthread
 $(SOFTCUDA)/%.map: | $(SOFTCUDA)
