@@ -2,8 +2,8 @@
  *
  * Each thread that is stopped at a barrier needs a stack of its own: a fiber. A fiber that comes to
  * the end of its thread goes on with the next that has not begun, so a kernel without barriers runs
- * in a single one, as a plain loop. Fibers switch by longjmp: a hundred times faster than
- * swapcontext, which asks the kernel about signals each time.
+ * in a single one, as a plain loop. Fibers switch by longjmp; swapcontext would make a system call
+ * each time.
  */
 #include "softcuda.h"
 
@@ -35,7 +35,6 @@ enum Place { NOT_BEGUN, READY, AT_BLOCK_BARRIER, AT_EXCHANGE, ENDED };
 
 struct Fiber {
     jmp_buf context;
-    unsigned thread;
 };
 
 struct Thread {
@@ -93,7 +92,6 @@ void fiber_life(unsigned high, unsigned low)
     for (;;) {
         while (block.begun < block.count) {
             unsigned number = block.order[block.begun++];
-            fiber->thread = number;
             block.thread[number].fiber = fiber;
             enter_thread(number);
             (*block.body)();

@@ -258,15 +258,9 @@ bool run_one()
     std::vector<Stream *> order = s.streams;
     std::sort(order.begin(), order.end(),
               [](const Stream *a, const Stream *b) { return a->priority > b->priority; });
-    for (Stream *stream : order) {
-        if (!attempt(stream))
-            continue;
-        if (stream->destroyed && stream->queue.empty()) {
-            s.streams.erase(std::find(s.streams.begin(), s.streams.end(), stream));
-            delete stream;
-        }
-        return true;
-    }
+    for (Stream *stream : order)
+        if (attempt(stream))
+            return true;
     return false;
 }
 
@@ -291,7 +285,7 @@ void run_gpu(int gpu)
 {
     std::vector<Stream *> all = state().streams;
     for (Stream *stream : all)
-        if (stream->gpu == gpu && !stream->destroyed)
+        if (stream->gpu == gpu)
             run_stream(stream);
 }
 

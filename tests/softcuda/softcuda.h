@@ -119,7 +119,7 @@ struct Operation {
 
 struct Stream {
     int gpu;
-    bool destroyed = false; /* by the program; lives until its queue is empty */
+    bool destroyed = false; /* by the program; what is queued is still done */
     std::deque<Operation> queue;
     std::uint64_t queued = 0, done = 0; /* operations so far */
     unsigned priority = 0;              /* at the moment: drawn again and again */
