@@ -474,8 +474,10 @@ static Error join_group(Comm *comm)
     for (int i = 0; i < FLIGHTS; i++)
         TRY_CUDA(gpu, cudaEventCreateWithFlags(&nccl->flights[i].done, cudaEventDisableTiming),
                  "making an event");
-    TRY_NCCL(comm, ncclCommInitRankConfig(&nccl->nccl, comm->group->world, id, comm->rank, &config),
-             "rank %d: joining NCCL's group of %d", comm->rank, comm->group->world);
+    /* Before TRY_NCCL, which may read nccl->nccl before it makes the call. */
+    ncclResult_t joining =
+        ncclCommInitRankConfig(&nccl->nccl, comm->group->world, id, comm->rank, &config);
+    TRY_NCCL(comm, joining, "rank %d: joining NCCL's group of %d", comm->rank, comm->group->world);
     return nccl_alloc(comm, sizeof(int32_t), &nccl->token);
 }
 
