@@ -39,7 +39,7 @@ LIBS     := $(filter-out -I%,$(BLAS)) $(CUDA_LIBS) -lcjson -lz -lm -lpthread
 NVFLAGS  := -O3 -std=c++17 -arch=all-major -fmad=false -I. -Xcompiler -fno-threadsafe-statics
 COMMANDS := $(CC) $(CFLAGS) $(LDFLAGS) $(LIBS) $(NVCC) $(if $(NVCC),$(NVFLAGS))
 
-.PHONY: all help prepare demo test tests results bench lint format clean install FORCE
+.PHONY: all help prepare demo test test-gpu bench-gpu tests results bench lint format clean install FORCE
 .DELETE_ON_ERROR:
 
 all: $(TRAINER) ## build with what is there, and say what was found
@@ -130,6 +130,14 @@ $(BUILD)/options.o $(BUILD)/report/environment.o: CFLAGS += -include $(BUILD)/re
 $(BUILD)/options.o $(BUILD)/report/environment.o: $(BUILD)/revision.h
 
 # --- GPUs ----------------------------------------------------------------------------------------
+
+test-gpu: ## the GPU path on the real GPUs of this machine, with compute-sanitizer where there is one
+	@$(MAKE_ALL) all tests
+	@JSONGET=$(BUILD)/tests/tools/jsonget TRAINER=./$(TRAINER) tools/test-gpu.sh
+
+bench-gpu: ## step time, and its share of what the GPU can do, beside PyTorch's
+	@$(MAKE_ALL) all $(BUILD)/bench/gpu_limits $(BUILD)/tests/tools/jsonget
+	@JSONGET=$(BUILD)/tests/tools/jsonget TRAINER=./$(TRAINER) bench/gpu.sh $(BUILD)/bench/gpu_limits
 
 -include tests/softcuda/softcuda.mk
 

@@ -122,8 +122,8 @@ static Error choose_devices(const Options *options, Config *config)
     config->star = options->replicate == REPLICATE_STAR;
 #endif
     if (shared && !options->quiet)
-        fprintf(stderr, "%d devices share %d GPU%s: DDP's gradients go through the host's memory\n",
-                most, gpus, gpus == 1 ? "" : "s");
+        fprintf(stderr, "%d devices share %d GPU%s%s\n", most, gpus, gpus == 1 ? "" : "s",
+                options->mode == MODE_DP ? "" : ": DDP's gradients go through the host's memory");
     config->tf32 = options->tf32;
     return NULL;
 }
