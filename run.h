@@ -34,7 +34,7 @@ typedef struct Config {
     OptimizerSettings optimizer;
     uint64_t seed;
     bool set_epoch; /* false: every epoch in the first one's order, a mistake to be seen */
-    int batch; /* samples per update, over all devices */
+    int batch;      /* samples per update, over all devices */
     double bucket_mb;
     bool bucket_explicit;
     bool overlap; /* of RUN_DDP */
