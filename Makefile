@@ -8,16 +8,19 @@ SANITIZE ?=
 CC       := gcc
 PYTHON   ?= /usr/bin/python3
 Q        := $(if $(V),,@)
-MAKE_ALL := $(MAKE) --no-print-directory -j$(shell nproc)
+# On all cores, unless -j was given.
+CORES    := $(shell nproc)
+MAKE_ALL = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(CORES))
 
 # What this machine has, probed once per build folder, and again after packages were installed.
 CONFIG   := $(BUILD)/config.mk
-NO_PROBE := help prepare demo test clean lint install
+NO_PROBE := help prepare demo test clean lint
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
 include $(CONFIG)
 endif
 
 TRAINER  := $(if $(filter build,$(BUILD)),trainer,$(BUILD)/trainer)
+PROGRAM  := $(if $(filter /%,$(TRAINER)),,./)$(TRAINER)
 SOURCES  := $(wildcard *.c base/*.c device/*.c comm/*.c report/*.c)
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/%.o) $(if $(NVCC),$(BUILD)/kernels.o)
 LIBRARY  := $(filter-out $(BUILD)/main.o,$(OBJECTS))
@@ -39,7 +42,7 @@ LIBS     := $(filter-out -I%,$(BLAS)) $(CUDA_LIBS) -lcjson -lz -lm -lpthread
 NVFLAGS  := -O3 -std=c++17 -arch=all-major -fmad=false -I. -Xcompiler -fno-threadsafe-statics
 COMMANDS := $(CC) $(CFLAGS) $(LDFLAGS) $(LIBS) $(NVCC) $(if $(NVCC),$(NVFLAGS))
 
-.PHONY: all help prepare demo test test-gpu bench-gpu tests results bench lint format clean install FORCE
+.PHONY: all help prepare demo test test-gpu tests trainer-build results bench bench-gpu lint clean FORCE
 .DELETE_ON_ERROR:
 
 all: $(TRAINER) ## build with what is there, and say what was found
@@ -50,27 +53,27 @@ all: $(TRAINER) ## build with what is there, and say what was found
 
 demo: ## install what is missing, build, and compare DP with DDP on this machine
 	@tools/install.sh
-	@$(MAKE_ALL) all
+	+@$(MAKE_ALL) all
 	@echo
-	./trainer
+	$(PROGRAM)
 
 test: ## install what is missing, build (with sanitizers, too), run all tests
 	@tools/install.sh test
-	@$(MAKE_ALL) all tests
-	@$(MAKE_ALL) tests trainer-build CUDA=0 BUILD=build/asan SANITIZE=address,undefined
-	@$(MAKE_ALL) tests trainer-build CUDA=0 BUILD=build/tsan SANITIZE=thread
+	+@$(MAKE_ALL) all tests BUILD=build
+	+@$(MAKE_ALL) tests trainer-build CUDA=0 BUILD=build/asan SANITIZE=address,undefined
+	+@$(MAKE_ALL) tests trainer-build CUDA=0 BUILD=build/tsan SANITIZE=thread
 	@tests/run.sh
 
 prepare: ## install what is missing and build, so that a class can work offline
 	@tools/install.sh test
-	@$(MAKE_ALL) all
+	+@$(MAKE_ALL) all
 
 results: $(TRAINER) ## write this machine's runs beside the captured ones in results/
-	@tools/results.sh ./$(TRAINER)
+	@tools/results.sh $(PROGRAM)
 
 bench: $(TRAINER) ## each figure of speed beside its target (a few minutes; wants python3-torch)
-	@$(MAKE_ALL) $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
-	@$(PYTHON) bench/bench.py ./$(TRAINER) $(BUILD)/bench
+	+@$(MAKE_ALL) $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+	@$(PYTHON) bench/bench.py $(PROGRAM) $(BUILD)/bench
 
 lint: ## clang-format, clang-tidy and cppcheck, where they are installed
 	@tools/lint.sh
@@ -91,7 +94,7 @@ write_if_changed = @mkdir -p $(@D); printf '%s\n' '$(1)' >$@.new; \
     cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 $(BUILD)/asked.txt: FORCE
-	$(call write_if_changed,CC=$(CC) CUDA=$(CUDA))
+	$(call write_if_changed,CC=$(CC) CUDA=$(CUDA) $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
 
 $(BUILD)/commands.txt: FORCE
 	$(call write_if_changed,$(COMMANDS))
@@ -132,12 +135,12 @@ $(BUILD)/options.o $(BUILD)/report/environment.o: $(BUILD)/revision.h
 # --- GPUs ----------------------------------------------------------------------------------------
 
 test-gpu: ## the GPU path on the real GPUs of this machine, with compute-sanitizer where there is one
-	@$(MAKE_ALL) all tests
-	@JSONGET=$(BUILD)/tests/tools/jsonget TRAINER=./$(TRAINER) tools/test-gpu.sh
+	+@$(MAKE_ALL) all tests
+	@JSONGET=$(BUILD)/tests/tools/jsonget TRAINER=$(PROGRAM) tools/test-gpu.sh
 
 bench-gpu: ## step time, and its share of what the GPU can do, beside PyTorch's
-	@$(MAKE_ALL) all $(BUILD)/bench/gpu_limits $(BUILD)/tests/tools/jsonget
-	@JSONGET=$(BUILD)/tests/tools/jsonget TRAINER=./$(TRAINER) bench/gpu.sh $(BUILD)/bench/gpu_limits
+	+@$(MAKE_ALL) all $(BUILD)/bench/gpu_limits $(BUILD)/tests/tools/jsonget
+	@JSONGET=$(BUILD)/tests/tools/jsonget TRAINER=$(PROGRAM) bench/gpu.sh $(BUILD)/bench/gpu_limits
 
 -include tests/softcuda/softcuda.mk
 
