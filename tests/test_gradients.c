@@ -1,10 +1,12 @@
-/* test_gradients.c: the model's gradients against central differences, and what backward promises
- * to those who listen.
+/* test_gradients.c: the model's gradients against central differences, what backward promises to
+ * those who listen, and what the optimizers make of gradients.
  *
- * The reference is a forward pass in double that shares nothing with the program: the loss at w + h
- * minus the loss at w - h, over 2 h, for one weight after the other.
+ * The reference for gradients is a forward pass in double that shares nothing with the program: the
+ * loss at w + h minus the loss at w - h, over 2 h, for one weight after the other. The reference
+ * for the optimizers is their papers' formulas in double.
  */
 #include "model.h"
+#include "optimizer.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -274,6 +276,97 @@ static void test_no_rows_have_zero_gradients(void **state)
     device_close(fixture.device);
 }
 
+/* --- optimizers ---------------------------------------------------------------------------- */
+
+/* One weight in double. `first` and `second` are SGD's velocity, or Adam's two moments. */
+typedef struct Scalar {
+    double weight, first, second;
+} Scalar;
+
+static void reference_step(Scalar *s, const OptimizerSettings *settings, double gradient, int step)
+{
+    bool decoupled = settings->kind == OPTIMIZER_ADAMW;
+    if (!decoupled)
+        gradient += settings->weight_decay * s->weight;
+    if (settings->kind == OPTIMIZER_SGD) {
+        s->first = settings->momentum * s->first + gradient;
+        s->weight -= settings->lr * s->first;
+        return;
+    }
+    if (decoupled)
+        s->weight -= settings->lr * settings->weight_decay * s->weight;
+    s->first = 0.9 * s->first + 0.1 * gradient;
+    s->second = 0.999 * s->second + 0.001 * gradient * gradient;
+    double mean = s->first / (1 - pow(0.9, step));
+    double square = s->second / (1 - pow(0.999, step));
+    s->weight -= settings->lr * mean / (sqrt(square) + 1e-8);
+}
+
+/* COUNT weights through STEPS updates. Gradients of all sizes: 0, some next to Adam's epsilon, and
+ * up to 1; each weight's keep one size but change their sign. */
+static void check_optimizer(const OptimizerSettings *settings)
+{
+    enum { COUNT = 101, STEPS = 30 };
+    Error error = NULL;
+    Device *device = device_open(DEVICE_CPU, 0, false, &error);
+    if (!device)
+        fail_msg("%s", error);
+    float *weights, *gradients;
+    assert_null(device_alloc(device, COUNT * sizeof *weights, (void **)&weights));
+    assert_null(device_alloc(device, COUNT * sizeof *gradients, (void **)&gradients));
+    Optimizer optimizer;
+    assert_null(optimizer_open(&optimizer, settings, device, COUNT));
+    Scalar reference[COUNT];
+    double largest[COUNT]; /* that each weight has been */
+    uint32_t random = 1;
+    for (int i = 0; i < COUNT; i++) {
+        random = random * 1664525u + 1013904223u;
+        weights[i] = ((float)(random >> 8) / 8388608 - 1) / 10;
+        reference[i] = (Scalar){.weight = (double)weights[i]};
+        largest[i] = fabs(reference[i].weight);
+    }
+    for (int step = 1; step <= STEPS; step++) {
+        for (int i = 0; i < COUNT; i++) {
+            random = random * 1664525u + 1013904223u;
+            double size = i == 0 ? 0 : pow(10, -9.0 * i / COUNT);
+            gradients[i] = (float)(size * ((double)(random >> 8) / 8388608 - 0.7));
+            reference_step(&reference[i], settings, (double)gradients[i], step);
+            largest[i] = fmax(largest[i], fabs(reference[i].weight));
+        }
+        optimizer_step(&optimizer, weights, gradients);
+        assert_null(device_sync(device));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        /* each step rounds the weight, by at most half a unit in its last place; what the changes
+         * themselves are rounded by is small beside it, as they are */
+        double off = fabs((double)weights[i] - reference[i].weight);
+        if (!(off <= STEPS * 0x1p-24 * largest[i]))
+            fail_msg(
+                "optimizer %d, momentum %g, weight decay %g: weight %d is %.9g after %d steps, "
+                "should be %.9g",
+                (int)settings->kind, settings->momentum, settings->weight_decay, i,
+                (double)weights[i], STEPS, reference[i].weight);
+    }
+    device_close(device);
+}
+
+static void test_optimizers(void **state)
+{
+    (void)state;
+    static const double decays[] = {0, 0.05};
+    for (int i = 0; i < 2; i++) {
+        double decay = decays[i];
+        check_optimizer(&(OptimizerSettings){
+            .kind = OPTIMIZER_SGD, .lr = 0.1, .momentum = 0, .weight_decay = decay});
+        check_optimizer(&(OptimizerSettings){
+            .kind = OPTIMIZER_SGD, .lr = 0.1, .momentum = 0.9, .weight_decay = decay});
+        check_optimizer(
+            &(OptimizerSettings){.kind = OPTIMIZER_ADAM, .lr = 0.01, .weight_decay = decay});
+        check_optimizer(
+            &(OptimizerSettings){.kind = OPTIMIZER_ADAMW, .lr = 0.01, .weight_decay = decay});
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_gradients_are_announced_when_they_are_final),
         cmocka_unit_test(test_parts_accumulate),
         cmocka_unit_test(test_no_rows_have_zero_gradients),
+        cmocka_unit_test(test_optimizers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
