@@ -68,7 +68,7 @@ passes() {
     if [ "$good" = "$(echo "$seeds" | wc -w)" ]; then
         ok "$name, seeds $seeds"
     else
-        not_ok "$name" "$(cd "$work" && grep -hE 'ERROR|FAILED|softcuda:' seed* | head)"
+        not_ok "$name" "$(cd "$work" && grep -hE 'ERROR|FAILED|not ok|softcuda:' seed* | head)"
     fi
 }
 
