@@ -93,6 +93,7 @@ static void test_batches_like_distributed_sampler(void **state)
             Batch batch = {
                 .images = &images, .order = sampler.order, .begin = begin, .count = rows};
             int own = feed_load(&feed, &batch, rank, rank + 1, world, input);
+            assert_int_equal(own, batch_share(&batch, rank, world));
             for (int row = 0; row < own; row++) {
                 uint8_t label;
                 assert_null(device_download(device, &label, feed.labels + row, 1));
