@@ -7,6 +7,7 @@
 #include "base/place.h"
 #include "describe.h"
 #include "options.h"
+#include "plan.h"
 #include "report/json.h"
 #include "report/table.h"
 #include "run.h"
@@ -85,138 +86,7 @@ static Error replay(const char *path, Depth depth)
     return error ? error_make("%s: %s", path, error) : NULL;
 }
 
-/* --- the plan ----------------------------------------------------------------------------- */
-
-/* Which devices: --device=auto takes GPUs where there are some. */
-static Error choose_devices(const Options *options, Config *config)
-{
-    config->device_kind = DEVICE_CPU;
-    config->comm_kind = COMM_SHM;
-    config->star = true;
-    if (options->device == CHOICE_CPU)
-        return NULL;
-    const char *reason = NULL;
-    int gpus = device_cuda_count(&reason);
-    if (gpus == 0) {
-        if (options->device == CHOICE_CUDA)
-            return error_make("--device=cuda: %s", reason);
-#ifdef TRAINER_CUDA
-        if (!options->quiet)
-            fprintf(stderr, "Using the CPU: %.*s\n", (int)strcspn(reason, ":;"), reason);
-#endif
-        return NULL;
-    }
-    int most = options->devices[options->device_counts - 1];
-    if (most > gpus && !options->oversubscribe)
-        return error_make("--devices=%d: there %s %d GPU%s; --oversubscribe lets devices share, "
-                          "--device=cpu uses the cores",
-                          most, gpus == 1 ? "is" : "are", gpus, gpus == 1 ? "" : "s");
-    config->device_kind = DEVICE_CUDA;
-    config->gpus = gpus;
-    bool shared = most > gpus; /* NCCL refuses two ranks on one GPU */
-    if (shared && options->comm == COMM_CHOICE_NCCL)
-        return error_make("--comm=nccl: NCCL needs a GPU for every rank; %d share %d here", most,
-                          gpus);
-#ifdef TRAINER_NCCL
-    config->comm_kind = shared || options->comm == COMM_CHOICE_SHM ? COMM_SHM : COMM_NCCL;
-    config->star = options->replicate == REPLICATE_STAR;
-#endif
-    if (shared && !options->quiet)
-        fprintf(stderr, "%d devices share %d GPU%s%s\n", most, gpus, gpus == 1 ? "" : "s",
-                options->mode == MODE_DP ? "" : ": DDP's gradients go through the host's memory");
-    config->tf32 = options->tf32;
-    return NULL;
-}
-
-static void plan_schedule(const Options *options, const Dataset *data, Config *config)
-{
-    bool compare = options->mode == MODE_COMPARE;
-    int64_t samples = (int64_t)data->train.count;
-    config->steps_per_epoch = (samples + options->batch - 1) / options->batch;
-    config->evaluations = options->epochs > 0 ? (int)options->epochs : 1;
-    config->warmup_steps = options->warmup;
-    config->turn_steps = compare ? 6 : TIMER_STEPS;
-    config->skip_turn_start = compare;
-    if (options->epochs > 0) {
-        config->total_steps = options->epochs * config->steps_per_epoch;
-    } else if (compare) {
-        int counted = config->turn_steps - 1;
-        int64_t turns = (options->steps + counted - 1) / counted;
-        config->total_steps = options->warmup + options->steps + turns;
-    } else {
-        config->total_steps = options->warmup + options->steps;
-    }
-    if (config->warmup_steps >= config->total_steps)
-        config->warmup_steps = 0; /* a run so short is measured from its first step */
-}
-
-static void add_run(Plan *plan, RunKind kind, int devices)
-{
-    plan->run[plan->runs++] = (Run){
-        .kind = kind,
-        .devices = devices,
-        .processes = kind == RUN_SINGLE || kind == RUN_DP ? 1 : devices,
-    };
-}
-
-static void plan_runs(const Options *options, Plan *plan)
-{
-    switch (options->mode) {
-    case MODE_SINGLE:
-        add_run(plan, RUN_SINGLE, 1);
-        return;
-    case MODE_DP:
-        add_run(plan, RUN_DP, options->devices[0]);
-        return;
-    case MODE_DDP:
-        add_run(plan, options->overlap ? RUN_DDP : RUN_DDP_NO_OVERLAP, options->devices[0]);
-        return;
-    case MODE_COMPARE:
-    case MODE_HELLO: /* never planned */
-        break;
-    }
-    add_run(plan, RUN_SINGLE, 1);
-    for (int i = 0; i < options->device_counts; i++) {
-        int devices = options->devices[i];
-        if (devices == 1)
-            continue;
-        add_run(plan, RUN_DP, devices);
-        add_run(plan, RUN_DDP, devices);
-        add_run(plan, RUN_DDP_NO_OVERLAP, devices);
-        add_run(plan, RUN_LIMIT, devices);
-    }
-}
-
-/* Everything that the processes will find in memory when they begin. */
-static Error make_plan(const Options *options, const Dataset *data, Plan *plan)
-{
-    Config *config = &plan->config;
-    plan->data = data;
-    config->optimizer = options->optimizer;
-    config->seed = options->seed;
-    config->set_epoch = options->set_epoch;
-    config->batch = options->batch;
-    config->bucket_mb = options->bucket_mb;
-    config->bucket_explicit = options->bucket_given;
-    config->overlap = options->overlap;
-    config->timeout_s = options->timeout_s;
-    TRY(choose_devices(options, config));
-    plan_schedule(options, data, config);
-    layout_init(&plan->layout, options->widths, options->layers);
-    plan_runs(options, plan);
-    for (int i = 0; i < plan->runs; i++) {
-        Run *run = &plan->run[i];
-        plan->processes += run->processes;
-        Error error = NULL;
-        if (run->kind == RUN_DDP || run->kind == RUN_DDP_NO_OVERLAP)
-            run->group = comm_group(config->comm_kind, run->devices,
-                                    ddp_heap_bytes(&plan->layout, run->devices), &error);
-        TRY(error);
-    }
-    TRY(plan_share(plan));
-    layout_init_weights(&plan->layout, config->seed, plan->initial_weights);
-    return NULL;
-}
+/* --- what is said first ------------------------------------------------------------------- */
 
 /* What a user should know before the numbers: said once, on standard error. */
 static void announce(const Options *options, const Dataset *data, const Plan *plan)
@@ -317,7 +187,7 @@ static int show_without_data(Options *options)
         return failed ? complain(failed, EXIT_FAILED) : EXIT_DONE;
     }
     Config config = {0};
-    Error error = choose_devices(options, &config);
+    Error error = plan_devices(options, &config);
     if (error)
         return complain(error, EXIT_USAGE);
     if (options->describe) {
@@ -364,7 +234,7 @@ static int train_and_report(Options *options, double start_ms)
     plan.cores = place_core_list(plan.cpus, (int)(sizeof plan.cpus / sizeof *plan.cpus));
     error = options_check(options, &data, plan.cores);
     if (!error)
-        error = make_plan(options, &data, &plan);
+        error = plan_make(options, &data, &plan);
     int status = EXIT_USAGE;
     if (error) {
         complain(error, status);
