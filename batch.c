@@ -15,19 +15,24 @@ Error feed_open(Feed *feed, Device *device, int most_rows, size_t pixels)
 {
     *feed = (Feed){.device = device, .most_rows = most_rows, .pixels = pixels};
     size_t rows = (size_t)most_rows;
-    feed->host_pixels = malloc(rows * pixels);
-    feed->host_labels = malloc(rows);
+    TRY(device_alloc(device, rows * pixels, (void **)&feed->device_pixels));
+    TRY(device_alloc(device, rows, (void **)&feed->labels));
+    /* A CPU's memory is the host's: samples are gathered right into it. */
+    feed->direct = device_kind(device) == DEVICE_CPU;
+    feed->host_pixels = feed->direct ? feed->device_pixels : malloc(rows * pixels);
+    feed->host_labels = feed->direct ? feed->labels : malloc(rows);
     feed->host_samples = malloc(rows * sizeof *feed->host_samples);
     if (!feed->host_pixels || !feed->host_labels || !feed->host_samples)
         return error_make("no memory for a batch of %d samples", most_rows);
-    TRY(device_alloc(device, rows * pixels, (void **)&feed->device_pixels));
-    return device_alloc(device, rows, (void **)&feed->labels);
+    return NULL;
 }
 
 void feed_close(Feed *feed)
 {
-    free(feed->host_pixels);
-    free(feed->host_labels);
+    if (!feed->direct) {
+        free(feed->host_pixels);
+        free(feed->host_labels);
+    }
     free(feed->host_samples);
     *feed = (Feed){0};
 }
@@ -41,8 +46,10 @@ int feed_load(Feed *feed, const Batch *batch, int first, int last, int world, fl
             feed->host_samples[rows++] = batch->order ? batch->order[position] : (uint32_t)position;
         }
     data_gather(batch->images, feed->host_samples, rows, feed->host_pixels, feed->host_labels);
-    device_upload(feed->device, feed->device_pixels, feed->host_pixels, rows * feed->pixels);
-    device_upload(feed->device, feed->labels, feed->host_labels, rows);
+    if (!feed->direct) {
+        device_upload(feed->device, feed->device_pixels, feed->host_pixels, rows * feed->pixels);
+        device_upload(feed->device, feed->labels, feed->host_labels, rows);
+    }
     device_bytes_to_float(feed->device, input, feed->device_pixels, rows * feed->pixels);
     return (int)rows;
 }

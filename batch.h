@@ -24,6 +24,7 @@ typedef struct Feed {
     Device *device; /* the caller's */
     int most_rows;
     size_t pixels;          /* of an image */
+    bool direct;            /* the next two are the device's own memory, not a copy to upload */
     uint8_t *host_pixels;   /* [rows, pixels] */
     uint8_t *host_labels;   /* [rows] */
     uint32_t *host_samples; /* [rows] */
