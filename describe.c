@@ -13,18 +13,12 @@ static const char *key_prefix(const Options *options)
     return options->mode == MODE_SINGLE ? "" : "module.";
 }
 
-/* Parameters in PyTorch's order: the arena holds them the other way round, layer by layer. */
-static const Parameter *registered(const Layout *layout, int index)
-{
-    int bias = layout_bias(layout, index / 2);
-    return &layout->parameter[index % 2 == 0 ? bias + 1 : bias];
-}
-
 static void print_keys(FILE *out, const Options *options, const Layout *layout)
 {
     fprintf(out, "state_dict keys: [");
     for (int i = 0; i < layout->parameters; i++)
-        fprintf(out, "%s'%s%s'", i ? ", " : "", key_prefix(options), registered(layout, i)->name);
+        fprintf(out, "%s'%s%s'", i ? ", " : "", key_prefix(options),
+                layout_registered(layout, i)->name);
     fprintf(out, "]\n");
 }
 
@@ -54,7 +48,7 @@ static void print_parameters(FILE *out, const Options *options, const Layout *la
 {
     fprintf(out, "\n%-24s %-16s %12s %14s\n", "parameter", "shape", "numbers", "bytes");
     for (int i = 0; i < layout->parameters; i++) {
-        const Parameter *parameter = registered(layout, i);
+        const Parameter *parameter = layout_registered(layout, i);
         char key[64], shape[64];
         snprintf(key, sizeof key, "%s%s", key_prefix(options), parameter->name);
         if (parameter->columns > 0)

@@ -45,6 +45,11 @@ int layout_bias(const Layout *layout, int layer)
     return 2 * (layout->layers - 1 - layer);
 }
 
+const Parameter *layout_registered(const Layout *layout, int index)
+{
+    return &layout->parameter[layout->parameters - 1 - index];
+}
+
 void layout_init_weights(const Layout *layout, uint64_t seed, float *arena)
 {
     memset(arena, 0, sizeof *arena * layout->arena_count);

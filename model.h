@@ -44,6 +44,9 @@ void layout_init(Layout *layout, const int *widths, int layers);
 /* Index of the bias of `layer` in layout->parameter; its weight is the next one. */
 int layout_bias(const Layout *layout, int layer);
 
+/* Parameter `index` in PyTorch's order, weight before bias and the first layer first. */
+const Parameter *layout_registered(const Layout *layout, int index);
+
 /* Fills an arena in host memory with the weights that PyTorch gives the same model after
  * torch.manual_seed(seed) (torch/nn/init.py, kaiming_uniform_; torch/nn/modules/linear.py). */
 void layout_init_weights(const Layout *layout, uint64_t seed, float *arena);

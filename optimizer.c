@@ -2,12 +2,23 @@
  */
 #include "optimizer.h"
 
+int optimizer_states(const OptimizerSettings *settings)
+{
+    return settings->kind != OPTIMIZER_SGD ? 2 : settings->momentum != 0 ? 1 : 0;
+}
+
+const char *optimizer_state_name(const OptimizerSettings *settings, int state)
+{
+    if (settings->kind == OPTIMIZER_SGD)
+        return "momentum_buffer";
+    return state == 0 ? "exp_avg" : "exp_avg_sq";
+}
+
 Error optimizer_open(Optimizer *optimizer, const OptimizerSettings *settings, Device *device,
                      size_t count)
 {
     *optimizer = (Optimizer){.settings = *settings, .device = device, .count = count};
-    int states = settings->kind != OPTIMIZER_SGD ? 2 : settings->momentum != 0 ? 1 : 0;
-    for (int i = 0; i < states; i++)
+    for (int i = 0; i < optimizer_states(settings); i++)
         TRY(device_alloc(device, sizeof(float) * count, (void **)&optimizer->state[i]));
     return NULL;
 }

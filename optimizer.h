@@ -23,6 +23,11 @@ typedef struct Optimizer {
     int64_t steps;   /* taken so far */
 } Optimizer;
 
+/* How many arenas of state an optimizer keeps, 0 to 2, and what PyTorch calls the one of that
+ * index, such as "exp_avg". */
+int optimizer_states(const OptimizerSettings *settings);
+const char *optimizer_state_name(const OptimizerSettings *settings, int state);
+
 Error optimizer_open(Optimizer *optimizer, const OptimizerSettings *settings, Device *device,
                      size_t count);
 
