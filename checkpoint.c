@@ -16,8 +16,6 @@
 #define WRAPPER   "module." /* both of PyTorch's wrappers hold the model under this name */
 #define OPTIMIZER "optimizer."
 
-static const char *const optimizer_names[] = {"sgd", "adam", "adamw"};
-
 struct Checkpoint {
     Safetensors file;
 };
@@ -57,12 +55,12 @@ static bool add_text(cJSON *object, const char *key, const char *format, ...)
     return cJSON_AddStringToObject(object, key, text) != NULL;
 }
 
-/* "784,512,10" */
-static void widths_text(const int *widths, int layers, char *text, size_t size)
+void checkpoint_widths(const Progressed *progressed, char *text, size_t size)
 {
     size_t used = 0;
-    for (int i = 0; i <= layers && used < size; i++) {
-        int length = snprintf(text + used, size - used, "%s%d", i ? "," : "", widths[i]);
+    for (int i = 0; i <= progressed->layers && used < size; i++) {
+        int length =
+            snprintf(text + used, size - used, "%s%d", i ? "," : "", progressed->widths[i]);
         used += length > 0 ? (size_t)length : 0;
     }
 }
@@ -72,7 +70,7 @@ static cJSON *metadata_of(const Progressed *progressed, bool weights_only)
 {
     const OptimizerSettings *optimizer = &progressed->optimizer;
     char layers[(MODEL_MOST_LAYERS + 1) * 12] = "";
-    widths_text(progressed->widths, progressed->layers, layers, sizeof layers);
+    checkpoint_widths(progressed, layers, sizeof layers);
     cJSON *object = cJSON_CreateObject();
     bool complete = add_text(object, "format", "pt") && /* what PyTorch's side expects */
                     add_text(object, "layers", "%s", layers);
@@ -81,11 +79,11 @@ static cJSON *metadata_of(const Progressed *progressed, bool weights_only)
                    add_text(object, "epoch", "%lld", (long long)progressed->epoch) &&
                    add_text(object, "seed", "%llu", (unsigned long long)progressed->seed) &&
                    add_text(object, "batch", "%d", progressed->batch) &&
-                   add_text(object, "optimizer", "%s", optimizer_names[optimizer->kind]) &&
+                   add_text(object, "optimizer", "%s", optimizer_name(optimizer->kind)) &&
                    add_text(object, "lr", "%.17g", optimizer->lr) &&
                    add_text(object, "momentum", "%.17g", optimizer->momentum) &&
                    add_text(object, "weight_decay", "%.17g", optimizer->weight_decay) &&
-                   add_text(object, "data", "%s", progressed->data) &&
+                   cJSON_AddStringToObject(object, "data", progressed->data) &&
                    add_text(object, "samples", "%lld", (long long)progressed->samples);
     if (complete)
         return object;
@@ -194,10 +192,10 @@ static Error read_optimizer(const Checkpoint *checkpoint, OptimizerSettings *opt
 {
     const char *text;
     TRY(read_text(checkpoint, "optimizer", &text));
-    for (size_t i = 0; i < sizeof optimizer_names / sizeof *optimizer_names; i++) {
-        if (strcmp(optimizer_names[i], text) != 0)
+    for (OptimizerKind kind = OPTIMIZER_SGD; kind <= OPTIMIZER_ADAMW; kind++) {
+        if (strcmp(optimizer_name(kind), text) != 0)
             continue;
-        optimizer->kind = (OptimizerKind)i;
+        optimizer->kind = kind;
         TRY(read_real(checkpoint, "lr", &optimizer->lr));
         TRY(read_real(checkpoint, "momentum", &optimizer->momentum));
         return read_real(checkpoint, "weight_decay", &optimizer->weight_decay);
@@ -230,9 +228,7 @@ Error checkpoint_progressed(const Checkpoint *checkpoint, Progressed *progressed
     progressed->layers = widths - 1;
 
     TRY(read_text(checkpoint, "data", &text));
-    if (!*text || strlen(text) >= sizeof progressed->data)
-        return about(checkpoint, "cannot be resumed: its metadata have data=%s", shown(text).text);
-    snprintf(progressed->data, sizeof progressed->data, "%s", text);
+    progressed->data = text;
 
     int64_t per_epoch = (progressed->samples + batch - 1) / batch;
     if (progressed->epoch != progressed->step / per_epoch)

@@ -23,12 +23,15 @@ typedef struct Progressed {
     int widths[MODEL_MOST_LAYERS + 1];
     OptimizerSettings optimizer;
     uint64_t seed;
-    int batch;       /* samples per update */
-    char data[200];  /* as --data names it */
-    int64_t samples; /* training samples */
-    int64_t step;    /* updates made so far */
-    int64_t epoch;   /* whole epochs among them */
+    int batch;        /* samples per update */
+    const char *data; /* as --data names it; from a file: valid while that is open */
+    int64_t samples;  /* training samples */
+    int64_t step;     /* updates made so far */
+    int64_t epoch;    /* whole epochs among them */
 } Progressed;
+
+/* Its layers as --layers takes them: "784,512,10". */
+void checkpoint_widths(const Progressed *progressed, char *text, size_t size);
 
 /* --- saving ------------------------------------------------------------------------------- */
 
@@ -37,7 +40,7 @@ typedef struct CheckpointSettings {
     const char *path; /* NULL: not at all */
     bool wrapped;     /* "module." before the model's keys */
     bool weights_only;
-    char data[200]; /* see Progressed */
+    const char *data; /* see Progressed */
 } CheckpointSettings;
 
 /* Saves `weights` and, unless only these are wanted, the optimizer's state: arenas in host memory,

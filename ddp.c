@@ -19,7 +19,6 @@
 typedef struct Ddp {
     Comm *comm; /* this rank's seat in the group */
     Worker *worker;
-    Optimizer optimizer;
     bool overlap;
     uint64_t *scratch; /* for comparing replicas; the communicator's memory */
 
@@ -87,7 +86,7 @@ static Error ddp_open(Job *job)
     worker_set_transport(job, comm_transport(ddp->comm));
     ddp->buckets = bucket_plan(layout, job->config->bucket_mb, job->config->bucket_explicit,
                                ddp->bucket, ddp->bucket_of);
-    TRY(optimizer_open(&ddp->optimizer, &job->config->optimizer, device, layout->arena_count));
+    TRY(worker_open_optimizer(job, 0));
     return send_model_once(ddp, job);
 }
 
@@ -162,7 +161,7 @@ static Error ddp_step(Job *job, const Batch *batch)
     TRY(finish_buckets(ddp));
 
     timer_phase(timer, PHASE_UPDATE);
-    optimizer_step(&ddp->optimizer, model->weights, model->gradients);
+    optimizer_step(&worker->optimizer, model->weights, model->gradients);
     return device_failure(worker->device);
 }
 

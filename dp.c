@@ -27,7 +27,6 @@ typedef struct Dp {
     Team *team;   /* a thread per device; the boss's is the calling one */
     Peers *peers; /* the ways between the devices */
     int devices;
-    Optimizer optimizer; /* on device 0 */
     Device **device;     /* [devices] */
     float **weights;     /* [devices] arenas; device 0's are the model, the others' its replicas */
     float **gradients;   /* [devices] arenas */
@@ -79,8 +78,7 @@ static Error dp_open(Job *job)
     worker_set_transport(job, peers_transport(dp->peers));
     device_upload(dp->device[0], dp->weights[0], job->plan->initial_weights,
                   sizeof(float) * job->layout->arena_count);
-    return optimizer_open(&dp->optimizer, &job->config->optimizer, dp->device[0],
-                          job->layout->arena_count);
+    return worker_open_optimizer(job, 0);
 }
 
 /* --- a step ------------------------------------------------------------------------------- */
@@ -185,7 +183,7 @@ static Error dp_step(Job *job, const Batch *batch)
     TRY(peers_reduce(dp->peers, dp->gradients, dp->active, job->layout->arena_count));
 
     timer_phase(timer, PHASE_UPDATE);
-    optimizer_step(&dp->optimizer, dp->weights[0], dp->gradients[0]);
+    optimizer_step(&boss->optimizer, dp->weights[0], dp->gradients[0]);
     return device_failure(boss->device);
 }
 

@@ -167,6 +167,8 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     case RUNS_DONE:
         break;
     }
+    if (options->save && !options->quiet)
+        fprintf(stderr, "Saved %s\n", options->save);
     return report(options, context, plan);
 }
 
@@ -211,6 +213,21 @@ static int show_without_data(Options *options)
     return error ? complain(error, EXIT_FAILED) : status;
 }
 
+/* Opens what --load or --resume names, and makes the options a resumed run's. */
+static Error open_checkpoint(Options *options, Checkpoint **checkpoint)
+{
+    const char *path = options->resume ? options->resume : options->load;
+    if (!path)
+        return NULL;
+    Error error = NULL;
+    *checkpoint = checkpoint_open(path, &error);
+    if (error || !options->resume)
+        return error;
+    Progressed saved;
+    TRY(checkpoint_progressed(*checkpoint, &saved));
+    return options_resume(options, &saved);
+}
+
 /* Data, plan, runs, report. */
 static int train_and_report(Options *options, double start_ms)
 {
@@ -218,9 +235,15 @@ static int train_and_report(Options *options, double start_ms)
     openblas_set_num_threads(1);
 
     static Dataset data;
-    Error error = data_load(options->data, (size_t)options->samples, options->seed, &data);
-    if (error)
-        return complain(error, EXIT_USAGE);
+    Checkpoint *checkpoint = NULL;
+    Error error = open_checkpoint(options, &checkpoint);
+    if (!error)
+        error = data_load(options->data, (size_t)options->samples, options->seed, &data);
+    if (error) {
+        int status = complain(error, EXIT_USAGE);
+        checkpoint_close(checkpoint);
+        return status;
+    }
     ReportContext context = {
         .mode = mode_name(options->mode),
         .command_line = options->command_line,
@@ -234,7 +257,7 @@ static int train_and_report(Options *options, double start_ms)
     plan.cores = place_core_list(plan.cpus, (int)(sizeof plan.cpus / sizeof *plan.cpus));
     error = options_check(options, &data, plan.cores);
     if (!error)
-        error = plan_make(options, &data, &plan);
+        error = plan_make(options, &data, checkpoint, &plan);
     int status = EXIT_USAGE;
     if (error) {
         complain(error, status);
@@ -244,6 +267,7 @@ static int train_and_report(Options *options, double start_ms)
     }
     plan_free(&plan);
     data_free(&data);
+    checkpoint_close(checkpoint);
     return status;
 }
 

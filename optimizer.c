@@ -2,6 +2,12 @@
  */
 #include "optimizer.h"
 
+const char *optimizer_name(OptimizerKind kind)
+{
+    static const char *const names[] = {"sgd", "adam", "adamw"};
+    return names[kind];
+}
+
 int optimizer_states(const OptimizerSettings *settings)
 {
     return settings->kind != OPTIMIZER_SGD ? 2 : settings->momentum != 0 ? 1 : 0;

@@ -23,6 +23,9 @@ typedef struct Optimizer {
     int64_t steps;   /* taken so far */
 } Optimizer;
 
+/* "sgd", "adam" or "adamw". */
+const char *optimizer_name(OptimizerKind kind);
+
 /* How many arenas of state an optimizer keeps, 0 to 2, and what PyTorch calls the one of that
  * index, such as "exp_avg". */
 int optimizer_states(const OptimizerSettings *settings);

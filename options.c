@@ -53,6 +53,12 @@ enum {
     KEY_OP,
     KEY_ORDERED,
     KEY_GUESS,
+    KEY_SAVE,
+    KEY_LOAD,
+    KEY_RESUME,
+    KEY_WRAPPED_KEYS,
+    KEY_WEIGHTS_ONLY,
+    KEY_STRICT,
     KEY_DESCRIBE,
     KEY_SHOW_SAMPLER,
     KEY_NO_SET_EPOCH,
@@ -168,7 +174,18 @@ static const struct argp_option table[] = {
     {"ordered", KEY_ORDERED, 0, 0, "print the ranks in order, not as they finish", 0},
     {"guess", KEY_GUESS, "X", 0, "what rank 0 will hold: right or wrong, and why", 0},
 
-    {0, 0, 0, 0, "What to print:", 8},
+    {0, 0, 0, 0, "What to keep (files in the safetensors format, as PyTorch has them):", 8},
+    {"save", KEY_SAVE, "FILE", 0, "the run, after every epoch and at the end", 0},
+    {"load", KEY_LOAD, "FILE", 0, "begin with the weights of such a file", 0},
+    {"resume", KEY_RESUME, "FILE", 0,
+     "go on with the run that was saved there, up to --epochs=N in all", 0},
+    {"wrapped-keys", KEY_WRAPPED_KEYS, 0, 0,
+     "save keys as DP and DDP have them in PyTorch, with \"module.\"", 0},
+    {"weights-only", KEY_WEIGHTS_ONLY, 0, 0,
+     "save no more than PyTorch's load_state_dict takes; it cannot be resumed", 0},
+    {"strict", KEY_STRICT, 0, 0, "load only what has the model's keys, to the letter", 0},
+
+    {0, 0, 0, 0, "What to print:", 9},
     {"show-sampler", KEY_SHOW_SAMPLER, 0, 0,
      "which rank gets which of --samples=N (12) in each of --epochs=N; trains nothing", 0},
     {"no-set-epoch", KEY_NO_SET_EPOCH, 0, 0, "the mistake: every epoch in the first one's order",
@@ -216,6 +233,15 @@ typedef struct Parse {
 static bool given(const Parse *parse, int key)
 {
     return parse->given[key - KEY_MODE];
+}
+
+static Error parse_checkpoint(Options *o, int key, const char *text)
+{
+    const char *name = key == KEY_SAVE ? "save" : key == KEY_LOAD ? "load" : "resume";
+    if (!*text)
+        return error_make("--%s=: give a file, such as model.safetensors", name);
+    *(key == KEY_SAVE ? &o->save : key == KEY_LOAD ? &o->load : &o->resume) = text;
+    return NULL;
 }
 
 static Error parse_option(Options *o, int key, const char *text)
@@ -321,6 +347,19 @@ static Error parse_option(Options *o, int key, const char *text)
         return NULL;
     case KEY_GUESS:
         return parse_real("guess", text, -1e12, 1e12, &o->guess);
+    case KEY_SAVE:
+    case KEY_LOAD:
+    case KEY_RESUME:
+        return parse_checkpoint(o, key, text);
+    case KEY_WRAPPED_KEYS:
+        o->wrapped_keys = true;
+        return NULL;
+    case KEY_WEIGHTS_ONLY:
+        o->weights_only = true;
+        return NULL;
+    case KEY_STRICT:
+        o->strict = true;
+        return NULL;
     case KEY_SHOW_SAMPLER:
         o->show_sampler = true;
         return NULL;
@@ -572,6 +611,39 @@ static Error finish_gpus(Options *o)
     return NULL;
 }
 
+static Error finish_checkpoints(const Parse *parse)
+{
+    Options *o = parse->options;
+    bool loads = o->load || o->resume;
+    if (o->load && o->resume)
+        return error_make("--load begins a new run with a file's weights, --resume goes on with "
+                          "the run that was saved: give one of them");
+    if ((o->save || loads) && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
+        return error_make("--%s is for one way of training: give --mode=single, dp or ddp",
+                          o->save   ? "save"
+                          : o->load ? "load"
+                                    : "resume");
+    if ((o->save || loads) && (o->describe || o->show_sampler))
+        return error_make("--%s trains nothing: leave out --save, --load and --resume",
+                          o->describe ? "describe" : "show-sampler");
+    if (o->weights_only && !o->save)
+        return error_make("--weights-only is about what is saved: give --save=FILE, too");
+    if (o->strict && !loads)
+        return error_make("--strict is about what is loaded: give --load=FILE, too");
+    if (o->wrapped_keys && !o->save && !o->strict)
+        return error_make("--wrapped-keys is about what is saved, or loaded with --strict: give "
+                          "--save=FILE, too");
+    o->typed.layers = given(parse, KEY_LAYERS);
+    o->typed.batch = given(parse, KEY_BATCH);
+    o->typed.seed = given(parse, KEY_SEED);
+    o->typed.optimizer = given(parse, KEY_OPTIMIZER);
+    o->typed.lr = given(parse, KEY_LR);
+    o->typed.momentum = given(parse, KEY_MOMENTUM);
+    o->typed.weight_decay = given(parse, KEY_WEIGHT_DECAY);
+    o->typed.data = given(parse, KEY_DATA);
+    return NULL;
+}
+
 /* Defaults that depend on other options, and options that contradict each other. */
 static Error finish(const Parse *parse)
 {
@@ -622,6 +694,7 @@ static Error finish(const Parse *parse)
     o->widths_given = given(parse, KEY_LAYERS);
     o->samples_given = given(parse, KEY_SAMPLES);
     o->bucket_given = given(parse, KEY_BUCKET_MB);
+    TRY(finish_checkpoints(parse));
     TRY(finish_devices(o));
     return finish_gpus(o);
 }

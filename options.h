@@ -4,6 +4,7 @@
 #define TRAINER_OPTIONS_H
 
 #include "base/error.h"
+#include "checkpoint.h"
 #include "data.h"
 #include "hello.h"
 #include "model.h"
@@ -55,6 +56,16 @@ typedef struct Options {
     bool guess_given;
     double guess; /* what rank 0 will hold */
 
+    const char *save; /* file; NULL: none */
+    const char *load;
+    const char *resume;
+    bool wrapped_keys;
+    bool weights_only;
+    bool strict;
+    struct {
+        bool layers, batch, seed, optimizer, lr, momentum, weight_decay, data;
+    } typed; /* a resumed run must agree with what was typed, and decides what was not */
+
     bool describe;
     bool show_sampler;
     bool set_epoch; /* false: the mistake of forgetting it */
@@ -72,10 +83,14 @@ typedef struct Options {
 Error options_parse(int argc, char **argv, Options *options, bool *done);
 void options_free(Options *options);
 
+/* Makes these options those of the run that was saved in options->resume. An Error names the option
+ * that was typed and contradicts it. To be called before the data are loaded. */
+Error options_resume(Options *options, const Progressed *saved);
+
 /* What can be checked only once data and machine are known, before any work is done: layers against
  * images and classes, batch against devices, what all of it needs against the memory there is, the
- * JSON file (without touching it). `cores`: see place_cores. Also fills in the device counts that
- * the mode takes when none were given. */
+ * files to be written (without touching them). `cores`: see place_cores. Also fills in the device
+ * counts that the mode takes when none were given. */
 Error options_check(Options *options, const Dataset *data, int cores);
 
 /* "compare", "single", "dp", "ddp", "hello". */

@@ -7,38 +7,110 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* That the JSON can be written, found out now rather than after the run; touches no old file. */
-static Error check_json(const char *path)
+/* That a file can be written, found out now rather than after the run; touches no old file. */
+static Error check_writable(const char *option, const char *path, bool replaced)
 {
-    if (strcmp(path, "-") == 0)
-        return NULL;
+    char place[PATH_MAX];
     struct stat status;
-    if (stat(path, &status) == 0) {
-        if (S_ISDIR(status.st_mode))
-            return error_make("--json=%s: is a directory; give a file in it", shown(path).text);
-        if (access(path, W_OK) != 0)
-            return error_make("--json=%s: cannot be written: %s", shown(path).text,
-                              strerror(errno));
+    bool exists = stat(path, &status) == 0;
+    if (exists && S_ISDIR(status.st_mode))
+        return error_make("--%s=%s: is a directory; give a file in it", option, shown(path).text);
+    if (exists && replaced && !S_ISREG(status.st_mode))
+        return error_make("--%s=%s: is not a file that could be replaced", option,
+                          shown(path).text);
+    if (exists && access(path, W_OK) != 0)
+        return error_make("--%s=%s: cannot be written: %s", option, shown(path).text,
+                          strerror(errno));
+    if (exists && !replaced)
         return NULL;
-    }
-    if (errno != ENOENT) /* a name that is too long, a file in place of a directory */
-        return error_make("--json=%s: cannot be written: %s", shown(path).text, strerror(errno));
-    char directory[PATH_MAX];
-    snprintf(directory, sizeof directory, "%s", path);
-    char *slash = strrchr(directory, '/');
+    if (!exists && errno != ENOENT) /* a name that is too long, a file in place of a directory */
+        return error_make("--%s=%s: cannot be written: %s", option, shown(path).text,
+                          strerror(errno));
+    if (!exists || !realpath(path, place)) /* a link's file is replaced, not the link */
+        snprintf(place, sizeof place, "%s", path);
+    char *slash = strrchr(place, '/');
     if (slash)
-        slash[slash == directory] = '\0';
+        slash[slash == place] = '\0';
     else
-        snprintf(directory, sizeof directory, ".");
-    if (access(directory, W_OK | X_OK) != 0)
-        return error_make("--json=%s: cannot be written: %s: %s", shown(path).text,
-                          shown(directory).text, strerror(errno));
+        snprintf(place, sizeof place, ".");
+    if (access(place, W_OK | X_OK) != 0)
+        return error_make("--%s=%s: cannot be written: %s: %s", option, shown(path).text,
+                          shown(place).text, strerror(errno));
     return NULL;
 }
+
+/* --- a resumed run ------------------------------------------------------------------------ */
+
+static Error contradiction(const char *option, const Options *options, const char *saved)
+{
+    return error_make("--%s contradicts %s, which was saved with --%s=%s: leave it out, or begin a "
+                      "new run with --load",
+                      option, shown(options->resume).text, option, saved);
+}
+
+static Error follow_whole(const Options *options, bool typed, const char *option, int64_t now,
+                          int64_t saved)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)saved);
+    return typed && now != saved ? contradiction(option, options, text) : NULL;
+}
+
+static Error follow_real(const Options *options, bool typed, const char *option, double now,
+                         double saved)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.10g", saved);
+    return typed && now != saved ? contradiction(option, options, text) : NULL;
+}
+
+static Error follow_layers(Options *options, const Progressed *saved)
+{
+    bool same = options->layers == saved->layers &&
+                memcmp(options->widths, saved->widths,
+                       sizeof *saved->widths * ((size_t)saved->layers + 1)) == 0;
+    if (options->typed.layers && !same) {
+        char text[(MODEL_MOST_LAYERS + 1) * 12] = "";
+        checkpoint_widths(saved, text, sizeof text);
+        return contradiction("layers", options, shown(text).text);
+    }
+    options->layers = saved->layers;
+    memcpy(options->widths, saved->widths, sizeof saved->widths);
+    options->widths_given = true;
+    return NULL;
+}
+
+Error options_resume(Options *options, const Progressed *saved)
+{
+    OptimizerSettings *optimizer = &options->optimizer;
+    if (options->typed.optimizer && optimizer->kind != saved->optimizer.kind)
+        return contradiction("optimizer", options, optimizer_name(saved->optimizer.kind));
+    TRY(follow_real(options, options->typed.lr, "lr", optimizer->lr, saved->optimizer.lr));
+    TRY(follow_real(options, options->typed.momentum, "momentum", optimizer->momentum,
+                    saved->optimizer.momentum));
+    TRY(follow_real(options, options->typed.weight_decay, "weight-decay", optimizer->weight_decay,
+                    saved->optimizer.weight_decay));
+    TRY(follow_whole(options, options->typed.batch, "batch", options->batch, saved->batch));
+    TRY(follow_whole(options, options->typed.seed, "seed", (int64_t)options->seed,
+                     (int64_t)saved->seed));
+    TRY(follow_whole(options, options->samples_given, "samples", options->samples, saved->samples));
+    TRY(follow_layers(options, saved));
+    options->optimizer = saved->optimizer;
+    options->batch = saved->batch;
+    options->seed = saved->seed;
+    if (!options->typed.data)
+        options->data = saved->data;
+    if (strcmp(options->data, "synthetic") == 0)
+        options->samples = saved->samples;
+    return NULL;
+}
+
+/* --- data and machine --------------------------------------------------------------------- */
 
 /* A mistyped width or batch can ask for thousands of gigabytes, and the system would hand them out
  * until it must end a process. What is counted here is the least that will be used at once: every
@@ -131,6 +203,8 @@ Error options_check(Options *options, const Dataset *data, int cores)
         return error_make("--batch=%d is more than the %zu training images of %s", options->batch,
                           data->train.count, name.text);
     if (options->json)
-        TRY(check_json(options->json));
+        TRY(strcmp(options->json, "-") == 0 ? NULL : check_writable("json", options->json, false));
+    if (options->save)
+        TRY(check_writable("save", options->save, true));
     return check_memory(options);
 }

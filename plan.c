@@ -1,6 +1,7 @@
 /* plan.c: from options to runs: on which devices, how many steps, which processes (see plan.h). */
 #include "plan.h"
 
+#include "option_values.h" /* shown */
 #include "train.h"
 
 #include <stdio.h>
@@ -46,7 +47,7 @@ Error plan_devices(const Options *options, Config *config)
     return NULL;
 }
 
-static void plan_schedule(const Options *options, const Dataset *data, Config *config)
+static Error plan_schedule(const Options *options, const Dataset *data, Config *config)
 {
     bool compare = options->mode == MODE_COMPARE;
     int64_t samples = (int64_t)data->train.count;
@@ -64,8 +65,18 @@ static void plan_schedule(const Options *options, const Dataset *data, Config *c
     } else {
         config->total_steps = options->warmup + options->steps;
     }
+    if (config->first_step >= config->total_steps)
+        return error_make("%s is at step %lld already, after epoch %lld, and this command ends at "
+                          "step %lld: give more --epochs or --steps",
+                          shown(options->resume).text, (long long)config->first_step,
+                          (long long)(config->first_step / config->steps_per_epoch),
+                          (long long)config->total_steps);
+    config->total_steps -= config->first_step;
+    if (options->epochs > 0)
+        config->evaluations -= (int)(config->first_step / config->steps_per_epoch);
     if (config->warmup_steps >= config->total_steps)
         config->warmup_steps = 0; /* a run so short is measured from its first step */
+    return NULL;
 }
 
 static void add_run(Plan *plan, RunKind kind, int devices)
@@ -105,7 +116,53 @@ static void plan_runs(const Options *options, Plan *plan)
     }
 }
 
-Error plan_make(const Options *options, const Dataset *data, Plan *plan)
+/* --- checkpoints -------------------------------------------------------------------------- */
+
+/* Where a resumed run begins. Its options are those of the file by now, see options_resume. */
+static Error plan_resume(const Options *options, const Dataset *data, const Checkpoint *checkpoint,
+                         Config *config)
+{
+    Progressed saved;
+    TRY(checkpoint_progressed(checkpoint, &saved));
+    if (saved.samples != (int64_t)data->train.count)
+        return error_make("%s was saved in training on %lld images of %s; %s has %zu: give the "
+                          "same --data",
+                          shown(options->resume).text, (long long)saved.samples,
+                          shown(saved.data).text, shown(data->name).text, data->train.count);
+    config->first_step = saved.step;
+    return NULL;
+}
+
+static Error plan_load(const Options *options, const Checkpoint *checkpoint, Plan *plan)
+{
+    CheckpointFit fit = {
+        .strict = options->strict,
+        .wrapped = options->wrapped_keys,
+        .complete = options->resume != NULL,
+        .class = !options->wrapped_keys      ? plan->layout.layers == 1 ? "Linear" : "Sequential"
+                 : options->mode == MODE_DDP ? "DistributedDataParallel"
+                                             : "DataParallel",
+    };
+    char loaded[256];
+    TRY(checkpoint_load(checkpoint, &plan->layout, &fit, stderr, plan->initial_weights, loaded));
+    if (options->resume)
+        TRY(checkpoint_load_state(checkpoint, &plan->layout, &plan->config.optimizer,
+                                  plan->initial_state));
+    if (options->quiet)
+        return NULL;
+    if (options->resume)
+        fprintf(stderr, "Resuming %s after step %lld (epoch %lld): %s\n",
+                shown(options->resume).text, (long long)plan->config.first_step,
+                (long long)(plan->config.first_step / plan->config.steps_per_epoch), loaded);
+    else
+        fprintf(stderr, "Loaded %s: %s\n", shown(options->load).text, loaded);
+    return NULL;
+}
+
+/* --- all together ------------------------------------------------------------------------- */
+
+Error plan_make(const Options *options, const Dataset *data, const Checkpoint *checkpoint,
+                Plan *plan)
 {
     Config *config = &plan->config;
     plan->data = data;
@@ -118,7 +175,15 @@ Error plan_make(const Options *options, const Dataset *data, Plan *plan)
     config->overlap = options->overlap;
     config->timeout_s = options->timeout_s;
     TRY(plan_devices(options, config));
-    plan_schedule(options, data, config);
+    config->save = (CheckpointSettings){
+        .path = options->save,
+        .wrapped = options->wrapped_keys,
+        .weights_only = options->weights_only,
+        .data = options->data,
+    };
+    if (options->resume)
+        TRY(plan_resume(options, data, checkpoint, config));
+    TRY(plan_schedule(options, data, config));
     layout_init(&plan->layout, options->widths, options->layers);
     plan_runs(options, plan);
     for (int i = 0; i < plan->runs; i++) {
@@ -132,5 +197,5 @@ Error plan_make(const Options *options, const Dataset *data, Plan *plan)
     }
     TRY(plan_share(plan));
     layout_init_weights(&plan->layout, config->seed, plan->initial_weights);
-    return NULL;
+    return checkpoint ? plan_load(options, checkpoint, plan) : NULL;
 }

@@ -13,7 +13,9 @@ Error plan_devices(const Options *options, Config *config);
 
 /* Makes everything that the processes of all runs will find in memory when they begin:
  * configuration, schedule, runs and their groups, shared memory, initial weights. plan->cores and
- * cpus are set before. plan_free frees it, also after an error. */
-Error plan_make(const Options *options, const Dataset *data, Plan *plan);
+ * cpus are set before. `checkpoint`: what --load or --resume names, or NULL. plan_free frees it,
+ * also after an error. */
+Error plan_make(const Options *options, const Dataset *data, const Checkpoint *checkpoint,
+                Plan *plan);
 
 #endif

@@ -20,19 +20,31 @@ int64_t config_turn_end(const Config *config, int64_t step)
     int64_t end = step + config->turn_steps;
     if (step < config->warmup_steps && end > config->warmup_steps)
         end = config->warmup_steps;
-    if (config->evaluations > 1) {
-        int64_t epoch_end = (step / config->steps_per_epoch + 1) * config->steps_per_epoch;
+    if (config->evaluations > 1 || config->save.path) {
+        int64_t epoch = (config->first_step + step) / config->steps_per_epoch;
+        int64_t epoch_end = (epoch + 1) * config->steps_per_epoch - config->first_step;
         if (end > epoch_end)
             end = epoch_end;
     }
     return end < config->total_steps ? end : config->total_steps;
 }
 
+static bool ends_epoch(const Config *config, int64_t steps_done)
+{
+    return (config->first_step + steps_done) % config->steps_per_epoch == 0;
+}
+
 bool config_evaluates_after(const Config *config, int64_t steps_done)
 {
     if (steps_done == config->total_steps)
         return true;
-    return config->evaluations > 1 && steps_done % config->steps_per_epoch == 0;
+    return config->evaluations > 1 && ends_epoch(config, steps_done);
+}
+
+bool config_saves_after(const Config *config, int64_t steps_done)
+{
+    return config->save.path &&
+           (steps_done == config->total_steps || ends_epoch(config, steps_done));
 }
 
 /* --- shared memory ------------------------------------------------------------------------ */
@@ -55,6 +67,9 @@ static void lay_out(Plan *plan, Pieces *pieces)
     plan->turn = take(pieces, sizeof *plan->turn);
     plan->ready = take(pieces, sizeof *plan->ready);
     plan->initial_weights = take(pieces, sizeof(float) * plan->layout.arena_count);
+    for (int i = 0; plan->config.first_step > 0 && i < optimizer_states(&plan->config.optimizer);
+         i++)
+        plan->initial_state[i] = take(pieces, sizeof(float) * plan->layout.arena_count);
     size_t steps = (size_t)plan->config.total_steps;
     for (int i = 0; i < plan->runs; i++) {
         Run *run = &plan->run[i];

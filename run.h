@@ -7,6 +7,7 @@
 #define TRAINER_RUN_H
 
 #include "base/futex.h"
+#include "checkpoint.h"
 #include "comm/comm.h"
 #include "data.h"
 #include "model.h"
@@ -40,17 +41,22 @@ typedef struct Config {
     bool overlap; /* of RUN_DDP */
     double timeout_s;
 
+    int64_t first_step; /* taken before a resumed run was saved; all other steps count from here */
     int64_t warmup_steps;
     int64_t total_steps;
     int64_t steps_per_epoch;
     int evaluations;      /* after each epoch, or one at the end */
     int turn_steps;       /* steps that a run takes before it is the next one's turn */
     bool skip_turn_start; /* the first step of a turn does not count: caches are cold */
+
+    CheckpointSettings save; /* at the end and after every epoch */
 } Config;
 
-/* The step at which the turn that begins at `step` ends, and whether the test set is then run. */
+/* The step at which the turn that begins at `step` ends, and whether the test set is then run, or
+ * the run saved. */
 int64_t config_turn_end(const Config *config, int64_t step);
 bool config_evaluates_after(const Config *config, int64_t steps_done);
+bool config_saves_after(const Config *config, int64_t steps_done);
 
 /* What one device found on its share of the test set. */
 typedef struct Evaluation {
@@ -75,6 +81,7 @@ typedef struct RunShared {
     _Atomic int64_t steps_done;      /* by the run's first process, which also sets what follows */
     _Atomic int64_t steps_collected; /* whose records are complete */
     _Atomic int evaluations_done;    /* one per process and evaluation */
+    Word saves;                      /* that the first process has done */
     double first_step_ms;            /* host clock */
 } RunShared;
 
@@ -95,7 +102,8 @@ typedef struct Plan {
     Config config;
     Layout layout;
     const Dataset *data;
-    float *initial_weights; /* arena */
+    float *initial_weights;  /* arena */
+    float *initial_state[2]; /* the optimizer's arenas of a resumed run; else NULL */
     int cores;
     int cpus[256]; /* a core each, for pinning */
     int runs;

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 typedef struct Single {
-    Optimizer optimizer;
     int share; /* which share of the batch, of how many: 0 of 1 but for the limit */
     int shares;
 } Single;
@@ -29,8 +28,7 @@ static Error single_open(Job *job)
     TRY(worker_open(job, 0, weights, gradients, most_rows, most_rows, NULL));
     device_upload(job->worker[0].device, weights, job->plan->initial_weights,
                   sizeof(float) * job->layout->arena_count);
-    return optimizer_open(&single->optimizer, &job->config->optimizer, job->worker[0].device,
-                          job->layout->arena_count);
+    return worker_open_optimizer(job, 0);
 }
 
 static Error single_step(Job *job, const Batch *batch)
@@ -56,7 +54,7 @@ static Error single_step(Job *job, const Batch *batch)
     model_backward(model, rows, false, NULL, NULL);
 
     timer_phase(timer, PHASE_UPDATE);
-    optimizer_step(&single->optimizer, model->weights, model->gradients);
+    optimizer_step(&worker->optimizer, model->weights, model->gradients);
     return device_failure(worker->device);
 }
 

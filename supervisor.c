@@ -124,6 +124,12 @@ static double last_loss(const Plan *plan, const Run *run)
     return sum / run_records(plan, run, 0)[steps - 1].rows;
 }
 
+/* The epochs that a resumed run had behind it when it was saved. */
+static int epochs_before(const Plan *plan)
+{
+    return (int)(plan->config.first_step / plan->config.steps_per_epoch);
+}
+
 /* A line for every epoch that has ended since the last call; only where one run trains by epochs.
  */
 static void show_epochs(Supervisor *supervisor)
@@ -131,6 +137,7 @@ static void show_epochs(Supervisor *supervisor)
     const Plan *plan = supervisor->plan;
     const Run *run = &plan->run[0];
     int ended = atomic_load(&run->shared->evaluations_done) / run->processes;
+    int before = epochs_before(plan);
     for (; supervisor->epochs_shown < ended; supervisor->epochs_shown++) {
         int epoch = supervisor->epochs_shown;
         double correct = 0, loss = 0, rows = 0;
@@ -144,8 +151,8 @@ static void show_epochs(Supervisor *supervisor)
         for (int64_t step = from; step < to; step++)
             rows += run_records(plan, run, 0)[step].rows;
         progress_line(&supervisor->progress,
-                      "epoch %d of %d: loss %.4f, test accuracy %.2f %%, %.1f s", epoch + 1,
-                      plan->config.evaluations, loss / rows,
+                      "epoch %d of %d: loss %.4f, test accuracy %.2f %%, %.1f s",
+                      before + epoch + 1, before + plan->config.evaluations, loss / rows,
                       100 * correct / (double)plan->data->test.count,
                       run_evaluations(plan, run, 0)[epoch].training_ms / 1e3);
     }
@@ -173,8 +180,8 @@ static void show_progress(void *context)
         .seconds_left = NAN,
     };
     if (by_epochs) {
-        int64_t epoch = done / plan->config.steps_per_epoch + 1;
-        state.epochs = plan->config.evaluations;
+        int64_t epoch = (plan->config.first_step + done) / plan->config.steps_per_epoch + 1;
+        state.epochs = epochs_before(plan) + plan->config.evaluations;
         state.epoch = epoch < state.epochs ? (int)epoch : state.epochs;
     }
     /* the rate since the first step was seen: setting up is not training */

@@ -51,6 +51,19 @@ Error worker_open(Job *job, int worker, float *weights, float *gradients, int mo
     return NULL;
 }
 
+Error worker_open_optimizer(Job *job, int worker)
+{
+    Worker *self = &job->worker[worker];
+    const OptimizerSettings *settings = &job->config->optimizer;
+    TRY(optimizer_open(&self->optimizer, settings, self->device, job->layout->arena_count));
+    self->optimizer.steps = job->config->first_step;
+    for (int i = 0; i < optimizer_states(settings); i++)
+        if (job->plan->initial_state[i])
+            device_upload(self->device, self->optimizer.state[i], job->plan->initial_state[i],
+                          sizeof(float) * job->layout->arena_count);
+    return NULL;
+}
+
 void worker_set_transport(Job *job, const char *transport)
 {
     LaneShared *lane = &job->run->lanes[device_of(job, 0)];
@@ -128,7 +141,7 @@ static Error take_step(Job *job, const Strategy *strategy, const Sampler *sample
         timer_begin(&job->worker[i].timer);
 
     size_t batch_size = (size_t)config->batch;
-    size_t begin = (size_t)(step % config->steps_per_epoch) * batch_size;
+    size_t begin = (size_t)((config->first_step + step) % config->steps_per_epoch) * batch_size;
     size_t left = job->plan->data->train.count - begin;
     Batch batch = {
         .images = &job->plan->data->train,
@@ -201,6 +214,55 @@ static Error evaluate(Job *job, const Strategy *strategy, int evaluation, int64_
     return NULL;
 }
 
+/* --- checkpoints -------------------------------------------------------------------------- */
+
+/* Weights and optimizer state come from this process's first worker: all of them have the same
+ * weights, and where the update is made the same state. */
+static Error save_from(Job *job, int64_t steps_done, float *weights, float *const state[2])
+{
+    const Worker *worker = &job->worker[0];
+    const Config *config = job->config;
+    const Layout *layout = job->layout;
+    size_t bytes = sizeof(float) * layout->arena_count;
+    TRY(device_download(worker->device, weights, worker->model.weights, bytes));
+    for (int i = 0; i < optimizer_states(&config->optimizer); i++)
+        TRY(device_download(worker->device, state[i], worker->optimizer.state[i], bytes));
+    int64_t step = config->first_step + steps_done;
+    Progressed progressed = {
+        .layers = layout->layers,
+        .optimizer = config->optimizer,
+        .seed = config->seed,
+        .batch = config->batch,
+        .data = config->save.data,
+        .samples = (int64_t)job->plan->data->train.count,
+        .step = step,
+        .epoch = step / config->steps_per_epoch,
+    };
+    memcpy(progressed.widths, layout->widths, sizeof progressed.widths);
+    return checkpoint_save(&config->save, layout, weights, state, &progressed);
+}
+
+/* One process writes. The others wait until it has, without a deadline: a disk may take longer than
+ * ranks wait for each other, and if the writer fails, all are ended. */
+static Error save(Job *job, int64_t steps_done, uint32_t saves)
+{
+    Word *done = &job->run->shared->saves;
+    if (job->rank > 0) {
+        word_wait(done, saves, 0, 0);
+        return NULL;
+    }
+    size_t count = job->layout->arena_count;
+    float *memory = malloc(sizeof *memory * 3 * count);
+    if (!memory)
+        return error_make("no memory to save %s", job->config->save.path);
+    Error error =
+        save_from(job, steps_done, memory, (float *[]){memory + count, memory + 2 * count});
+    free(memory);
+    TRY(error);
+    word_add(done);
+    return NULL;
+}
+
 /* --- the loop ----------------------------------------------------------------------------- */
 
 static Error train_steps(Job *job, const Strategy *strategy, Sampler *sampler)
@@ -209,15 +271,16 @@ static Error train_steps(Job *job, const Strategy *strategy, Sampler *sampler)
     int evaluations = 0;
     double training_ms = 0;
     int64_t epoch = -1;
-    uint32_t turn = 0;
+    uint32_t turn = 0, saves = 0;
     for (int64_t step = 0; step < config->total_steps; turn++) {
         await_turn(job, turn);
         double from_ms = device_host_clock_ms();
         int64_t first = step;
         int64_t end = config_turn_end(config, step);
         for (; step < end; step++) {
-            if (step / config->steps_per_epoch != epoch) {
-                epoch = step / config->steps_per_epoch;
+            int64_t epoch_now = (config->first_step + step) / config->steps_per_epoch;
+            if (epoch_now != epoch) {
+                epoch = epoch_now;
                 sampler_set_epoch(sampler, config->set_epoch ? (uint64_t)epoch : 0);
             }
             TRY(take_step(job, strategy, sampler, step, (int)(step - first)));
@@ -225,15 +288,19 @@ static Error train_steps(Job *job, const Strategy *strategy, Sampler *sampler)
         TRY(collect(job, first, end));
         training_ms += device_host_clock_ms() - from_ms;
 
-        if (config_evaluates_after(config, step)) {
-            if (strategy->epoch_end)
-                TRY(strategy->epoch_end(job));
+        bool evaluates = config_evaluates_after(config, step);
+        bool saves_now = config_saves_after(config, step);
+        if (strategy->epoch_end && (evaluates || saves_now))
+            TRY(strategy->epoch_end(job));
+        if (evaluates) {
             if (job->run->kind != RUN_LIMIT)
                 TRY(evaluate(job, strategy, evaluations, step, training_ms));
             evaluations++;
             training_ms = 0;
             atomic_fetch_add(&job->run->shared->evaluations_done, 1);
         }
+        if (saves_now)
+            TRY(save(job, step, ++saves));
         if (step == config->total_steps && job->rank == 0)
             TRY(device_download(job->worker[0].device, job->run->final_weights,
                                 job->worker[0].model.weights,

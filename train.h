@@ -10,6 +10,7 @@
 typedef struct Worker {
     Device *device;
     Model model;
+    Optimizer optimizer; /* on the devices where the update is made */
     Feed feed;
     Timer timer;
     LossStats *stats; /* [TIMER_STEPS], one per step of a turn, on the device */
@@ -48,6 +49,9 @@ extern const Strategy ddp_strategy;
  * model_open). The arenas are the caller's. `comm` may be NULL. */
 Error worker_open(Job *job, int worker, float *weights, float *gradients, int most_rows,
                   int most_outer_rows, Comm *comm);
+
+/* Opens a worker's optimizer; that of a resumed run goes on from where it was. */
+Error worker_open_optimizer(Job *job, int worker);
 
 /* Pins the calling thread to the core of a worker's device, where there are enough cores. */
 void worker_pin(Job *job, int worker);

@@ -221,11 +221,11 @@ static double test_loss_of(const Plan *plan, const Run *run, int evaluation)
 static cJSON *epochs_json(const Plan *plan, const Run *run)
 {
     cJSON *array = cJSON_CreateArray();
-    int64_t from = 0;
+    int64_t from = 0, before = plan->config.first_step / plan->config.steps_per_epoch;
     for (int i = 0; i < plan->config.evaluations; i++) {
         const Evaluation *evaluation = &run_evaluations(plan, run, 0)[i];
         cJSON *object = cJSON_CreateObject();
-        cJSON_AddNumberToObject(object, "epoch", i + 1);
+        cJSON_AddNumberToObject(object, "epoch", (double)(before + i + 1));
         add_number(object, "loss", mean_loss(plan, run, from, evaluation->steps));
         add_number(object, "accuracy", accuracy_of(plan, run, i));
         add_number(object, "test_loss", test_loss_of(plan, run, i));
@@ -496,6 +496,8 @@ static cJSON *config_json(const Plan *plan, const ReportContext *context)
     cJSON_AddNumberToObject(object, "batch", config->batch);
     cJSON_AddNumberToObject(object, "epochs", (double)context->epochs);
     cJSON_AddNumberToObject(object, "steps", (double)context->measured_steps);
+    if (config->first_step > 0)
+        cJSON_AddNumberToObject(object, "resumed_at_step", (double)config->first_step);
     cJSON_AddNumberToObject(object, "warmup", (double)config->warmup_steps);
     cJSON_AddNumberToObject(object, "total_steps", (double)config->total_steps);
     cJSON_AddStringToObject(object, "optimizer", optimizers[config->optimizer.kind]);
