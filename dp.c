@@ -27,9 +27,9 @@ typedef struct Dp {
     Team *team;   /* a thread per device; the boss's is the calling one */
     Peers *peers; /* the ways between the devices */
     int devices;
-    Device **device;     /* [devices] */
-    float **weights;     /* [devices] arenas; device 0's are the model, the others' its replicas */
-    float **gradients;   /* [devices] arenas */
+    Device **device;   /* [devices] */
+    float **weights;   /* [devices] arenas; device 0's are the model, the others' its replicas */
+    float **gradients; /* [devices] arenas */
 
     /* how this step's batch is split: torch.chunk's way */
     int active;     /* devices that get samples */

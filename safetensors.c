@@ -118,7 +118,7 @@ static Error check_keys_differ(const cJSON *object, const char *where)
     Error error = NULL;
     for (i = 1; i < count && !error; i++)
         if (strcmp(member[i]->string, member[i - 1]->string) == 0)
-            error = error_make("%s is twice in %s", shown(member[i]->string).text, where);
+            error = error_make("%s %s twice", where, shown(member[i]->string).text);
     free(member);
     return error;
 }
@@ -127,7 +127,7 @@ static Error check_metadata(const cJSON *metadata)
 {
     if (!cJSON_IsObject(metadata))
         return error_make(METADATA " is not an object");
-    TRY(check_keys_differ(metadata, METADATA));
+    TRY(check_keys_differ(metadata, METADATA " has"));
     const cJSON *each;
     cJSON_ArrayForEach(each, metadata)
     {
@@ -171,20 +171,20 @@ static Error expected_bytes(const cJSON *shape, const char *dtype, uint64_t *byt
 {
     unsigned bits = dtype_bits(dtype);
     if (bits == 0)
-        return error_make("its dtype %s is unknown", shown(dtype).text);
+        return error_make("has an unknown dtype, %s", shown(dtype).text);
     uint64_t total = bits;
     const cJSON *each;
     cJSON_ArrayForEach(each, shape)
     {
         uint64_t extent;
         if (!read_whole(each, &extent))
-            return error_make("its shape has something else than whole numbers from 0 up");
+            return error_make("has a shape of something else than whole numbers from 0 up");
         if (extent != 0 && total > UINT64_MAX / extent)
-            return error_make("its shape asks for more bytes than can be counted");
+            return error_make("has a shape of more bytes than can be counted");
         total *= extent;
     }
     if (total % 8 != 0)
-        return error_make("its numbers do not fill whole bytes");
+        return error_make("has numbers that do not fill whole bytes");
     *bytes = total / 8;
     return NULL;
 }
@@ -193,7 +193,7 @@ static Error read_tensor(const cJSON *entry, Tensor *tensor)
 {
     if (!cJSON_IsObject(entry))
         return error_make("is not described by an object");
-    TRY(check_keys_differ(entry, "its description"));
+    TRY(check_keys_differ(entry, "has"));
     const cJSON *each;
     cJSON_ArrayForEach(each, entry)
     {
@@ -261,11 +261,11 @@ static Error check_places(const Safetensors *file, const Tensor **by_place)
         end = tensor->end;
     }
     if (end > file->data_bytes)
-        return error_make("%llu bytes of data are missing at its end: it is cut short",
-                          (unsigned long long)(end - file->data_bytes));
+        return error_make("cut short: its data end at byte %llu, its tensors at byte %llu",
+                          (unsigned long long)file->data_bytes, (unsigned long long)end);
     if (end < file->data_bytes)
-        return error_make("%llu bytes at its end are no tensor's",
-                          (unsigned long long)(file->data_bytes - end));
+        return error_make("its tensors end at byte %llu of the data, but %llu bytes are there",
+                          (unsigned long long)end, (unsigned long long)file->data_bytes);
     return NULL;
 }
 
@@ -273,7 +273,7 @@ static Error read_tensors(Safetensors *file)
 {
     if (!cJSON_IsObject(file->header))
         return error_make("its header is not an object");
-    TRY(check_keys_differ(file->header, "the header"));
+    TRY(check_keys_differ(file->header, "its header has"));
     file->tensor = calloc((size_t)cJSON_GetArraySize(file->header) + 1, sizeof *file->tensor);
     if (!file->tensor)
         return error_make("no memory for its header");

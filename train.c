@@ -57,7 +57,7 @@ Error worker_open_optimizer(Job *job, int worker)
     const OptimizerSettings *settings = &job->config->optimizer;
     TRY(optimizer_open(&self->optimizer, settings, self->device, job->layout->arena_count));
     self->optimizer.steps = job->config->first_step;
-    for (int i = 0; i < optimizer_states(settings); i++)
+    for (int i = 0; i < 2; i++)
         if (job->plan->initial_state[i])
             device_upload(self->device, self->optimizer.state[i], job->plan->initial_state[i],
                           sizeof(float) * job->layout->arena_count);
@@ -225,8 +225,9 @@ static Error save_from(Job *job, int64_t steps_done, float *weights, float *cons
     const Layout *layout = job->layout;
     size_t bytes = sizeof(float) * layout->arena_count;
     TRY(device_download(worker->device, weights, worker->model.weights, bytes));
-    for (int i = 0; i < optimizer_states(&config->optimizer); i++)
-        TRY(device_download(worker->device, state[i], worker->optimizer.state[i], bytes));
+    for (int i = 0; i < 2; i++)
+        if (worker->optimizer.state[i])
+            TRY(device_download(worker->device, state[i], worker->optimizer.state[i], bytes));
     int64_t step = config->first_step + steps_done;
     Progressed progressed = {
         .layers = layout->layers,

@@ -84,7 +84,7 @@ expect "--help: at most 80 columns" awk 'length > 80 { print; bad = 1 } END { ex
 missing=
 for option in mode devices device comm layers batch epochs steps warmup optimizer lr momentum \
     weight-decay seed data samples bucket-mb overlap timeout depth json replay log-losses quiet help \
-    version oversubscribe replicate precision; do
+    version oversubscribe replicate precision save load resume wrapped-keys weights-only strict; do
     grep -q -- "--$option\b" "$work/out" || missing="$missing --$option"
 done
 expect "--help: names every option" is "$missing" ""

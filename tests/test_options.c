@@ -125,6 +125,22 @@ static void test_good_values(void **state)
     assert_memory_equal(options.devices, devices, sizeof devices);
     options_free(&options);
 
+    assert_null(parse("--mode=ddp --save=new.safetensors --load old.safetensors --wrapped-keys "
+                      "--weights-only --strict",
+                      &options));
+    assert_string_equal(options.save, "new.safetensors");
+    assert_string_equal(options.load, "old.safetensors");
+    assert_null(options.resume);
+    assert_true(options.wrapped_keys && options.weights_only && options.strict);
+    options_free(&options);
+
+    assert_null(parse("--mode=single --resume=old.safetensors --batch=32", &options));
+    assert_string_equal(options.resume, "old.safetensors");
+    assert_true(options.typed.batch);
+    assert_false(options.typed.seed || options.typed.layers || options.typed.optimizer);
+    assert_false(options.wrapped_keys || options.weights_only || options.strict);
+    options_free(&options);
+
     assert_null(parse("--replay=old.json --depth=developer", &options));
     assert_string_equal(options.replay, "old.json");
     options_free(&options);
@@ -205,6 +221,9 @@ static void test_bad_values(void **state)
         {"--data=", "--data=: give fashion-mnist, synthetic or a directory"},
         {"--json=", "--json=: give a file, or - for standard output"},
         {"--replay=", "--replay=: give a file that --json=FILE has written"},
+        {"--save=", "--save=: give a file, such as model.safetensors"},
+        {"--load=", "--load=: give a file, such as model.safetensors"},
+        {"--resume=", "--resume=: give a file, such as model.safetensors"},
         {"--devices=", "--devices=: whole numbers with commas between them, such as 1,2,4"},
         {"--lr", "--lr: needs a value: --lr=X"},
         {"--lr --quiet", "--lr: needs a value: --lr=X"},
@@ -275,6 +294,22 @@ static void test_options_that_do_not_go_together(void **state)
         {"--devices=1", "--devices=1: comparing needs two devices or more; to train on one: "
                         "--mode=single"},
         {"--log-losses", "--log-losses writes them into the JSON: give --json=FILE, too"},
+        {"--save=x", "--save is for one way of training: give --mode=single, dp or ddp"},
+        {"--mode=hello --load=x", "--load is for one way of training: give --mode=single, dp or "
+                                  "ddp"},
+        {"--resume=x", "--resume is for one way of training: give --mode=single, dp or ddp"},
+        {"--mode=dp --load=x --resume=y",
+         "--load begins a new run with a file's weights, --resume goes on with the run that was "
+         "saved: give one of them"},
+        {"--mode=dp --describe --save=x",
+         "--describe trains nothing: leave out --save, --load and --resume"},
+        {"--mode=dp --show-sampler --load=x",
+         "--show-sampler trains nothing: leave out --save, --load and --resume"},
+        {"--mode=dp --load=x --weights-only",
+         "--weights-only is about what is saved: give --save=FILE, too"},
+        {"--mode=dp --save=x --strict", "--strict is about what is loaded: give --load=FILE, too"},
+        {"--mode=dp --load=x --wrapped-keys",
+         "--wrapped-keys is about what is saved, or loaded with --strict: give --save=FILE, too"},
         {"--comm=nccl --device=cpu", "--comm=nccl needs GPUs: leave out --device=cpu"},
         {"--replicate=nccl --device=cpu", "--replicate=nccl needs GPUs: leave out --device=cpu"},
         {"--device=cpu --precision=tf32", "--precision=tf32 needs GPUs: leave out --device=cpu"},
@@ -355,6 +390,10 @@ static void test_checks_against_data_and_machine(void **state)
         {"--json=/no/such/run.json",
          "--json=/no/such/run.json: cannot be written: /no/such: No such file or directory"},
         {"--json=/", "--json=/: is a directory; give a file in it"},
+        {"--mode=dp --save=/no/such/run",
+         "--save=/no/such/run: cannot be written: /no/such: No such file or directory"},
+        {"--mode=dp --save=/tmp", "--save=/tmp: is a directory; give a file in it"},
+        {"--mode=dp --save=/dev/null", "--save=/dev/null: is not a file that could be replaced"},
         {"--json=/dev/null/run.json",
          "--json=/dev/null/run.json: cannot be written: Not a directory"},
         {"--batch=1", "--batch=1 is less than the 2 devices that --mode=compare takes by itself: "
@@ -374,6 +413,46 @@ static void test_checks_against_data_and_machine(void **state)
     assert_null(check("--layers=784,32,12", &data, 4, &options)); /* outputs may be left over */
     assert_null(check("--batch=1000 --json=new-file-here.json", &data, 4, &options));
     assert_int_not_equal(access("new-file-here.json", F_OK), 0); /* checked, but not made */
+}
+
+/* What was not typed is the saved run's; what was typed must be, too (each one: checkpoint.sh). */
+static void test_a_resumed_run_decides(void **state)
+{
+    (void)state;
+    const Progressed saved = {
+        .layers = 2,
+        .widths = {784, 20, 10},
+        .optimizer = {.kind = OPTIMIZER_SGD, .lr = 0.25, .momentum = 0.5, .weight_decay = 0.125},
+        .seed = 9,
+        .batch = 48,
+        .data = "synthetic",
+        .samples = 960,
+    };
+    Options options;
+    assert_null(parse("--mode=dp --resume=old", &options));
+    assert_null(options_resume(&options, &saved));
+    assert_int_equal(options.layers, 2);
+    assert_int_equal(options.widths[1], 20);
+    assert_int_equal(options.optimizer.kind, OPTIMIZER_SGD);
+    assert_true(options.optimizer.lr == 0.25);
+    assert_true(options.optimizer.momentum == 0.5);
+    assert_true(options.optimizer.weight_decay == 0.125);
+    assert_true(options.seed == 9);
+    assert_int_equal(options.batch, 48);
+    assert_string_equal(options.data, "synthetic");
+    assert_int_equal(options.samples, 960);
+    options_free(&options);
+
+    assert_null(parse("--mode=dp --resume=old --batch=48 --layers=784,20,10 --lr=0.25", &options));
+    assert_null(options_resume(&options, &saved));
+    options_free(&options);
+
+    assert_null(parse("--mode=dp --resume=old --optimizer=sgd --momentum=0.9", &options));
+    Error error = options_resume(&options, &saved);
+    assert_non_null(error);
+    assert_string_equal(error, "--momentum contradicts old, which was saved with --momentum=0.5: "
+                               "leave it out, or begin a new run with --load");
+    options_free(&options);
 }
 
 static void test_defaults_fit_data_and_machine(void **state)
@@ -421,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_the_command_line_is_kept),
         cmocka_unit_test(test_options_that_do_not_go_together),
         cmocka_unit_test(test_checks_against_data_and_machine),
+        cmocka_unit_test(test_a_resumed_run_decides),
         cmocka_unit_test(test_defaults_fit_data_and_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
