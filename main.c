@@ -4,6 +4,7 @@
  * processes will share; then it forks them and waits. It never computes, so nothing that it draws
  * or writes disturbs what is measured.
  */
+#include "base/clock.h"
 #include "base/place.h"
 #include "describe.h"
 #include "options.h"
@@ -251,7 +252,7 @@ static int train_and_report(Options *options, double start_ms)
         .measured_steps = options->steps,
         .log_losses = options->log_losses,
         .program_start_ms = start_ms,
-        .data_ms = device_host_clock_ms() - start_ms,
+        .data_ms = clock_ms() - start_ms,
     };
     static Plan plan;
     plan.cores = place_core_list(plan.cpus, (int)(sizeof plan.cpus / sizeof *plan.cpus));
@@ -273,7 +274,7 @@ static int train_and_report(Options *options, double start_ms)
 
 int main(int argc, char **argv)
 {
-    double start_ms = device_host_clock_ms();
+    double start_ms = clock_ms();
     Options options;
     bool done;
     Error error = options_parse(argc, argv, &options, &done);

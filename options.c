@@ -7,12 +7,10 @@
  * A new option is a KEY_, a row of the table, a case in parse_option and, if it has a default, a
  * DEFAULT_ that the row's text and `defaults` share.
  */
-#include "options.h"
+#include "options_table.h"
 
 #include "option_values.h"
 
-#include <argp.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,59 +23,10 @@ const char *argp_program_bug_address = NULL;
 
 /* --- the table ---------------------------------------------------------------------------- */
 
-/* There are no short forms: the keys are no characters. */
-enum {
-    KEY_MODE = 256,
-    KEY_DEVICES,
-    KEY_DEVICE,
-    KEY_COMM,
-    KEY_REPLICATE,
-    KEY_OVERSUBSCRIBE,
-    KEY_PRECISION,
-    KEY_LAYERS,
-    KEY_BATCH,
-    KEY_EPOCHS,
-    KEY_STEPS,
-    KEY_WARMUP,
-    KEY_OPTIMIZER,
-    KEY_LR,
-    KEY_MOMENTUM,
-    KEY_WEIGHT_DECAY,
-    KEY_SEED,
-    KEY_DATA,
-    KEY_SAMPLES,
-    KEY_BUCKET_MB,
-    KEY_OVERLAP,
-    KEY_TIMEOUT,
-    KEY_COLLECTIVE,
-    KEY_OP,
-    KEY_ORDERED,
-    KEY_GUESS,
-    KEY_SAVE,
-    KEY_LOAD,
-    KEY_RESUME,
-    KEY_WRAPPED_KEYS,
-    KEY_WEIGHTS_ONLY,
-    KEY_STRICT,
-    KEY_DESCRIBE,
-    KEY_SHOW_SAMPLER,
-    KEY_NO_SET_EPOCH,
-    KEY_DEPTH,
-    KEY_JSON,
-    KEY_REPLAY,
-    KEY_LOG_LOSSES,
-    KEY_QUIET,
-    KEY_HELP,
-    KEY_VERSION,
-    KEY_END, /* one more than the last */
-};
-
 /* Defaults, as one would type them. They are parsed like anything that is typed. */
 #define DEFAULT_MODE      "compare"
 #define DEFAULT_LAYERS    "784,512,512,10"
 #define DEFAULT_BATCH     "256"
-#define DEFAULT_STEPS     "60" /* where neither --epochs nor --steps is given: for compare, */
-#define DEFAULT_EPOCHS    "3"  /* and for the other modes */
 #define DEFAULT_WARMUP    "5"
 #define DEFAULT_OPTIMIZER "adamw"
 #define DEFAULT_MOMENTUM  "0.9"
@@ -102,18 +51,8 @@ static const struct {
     {KEY_DEPTH, DEFAULT_DEPTH},
 };
 
-/* What each optimizer starts from: PyTorch's defaults, but for SGD's learning rate, where PyTorch
- * has 0.001 and small networks learn best with much more. */
-static const struct {
-    double lr, weight_decay;
-} optimizer_defaults[] = {
-    [OPTIMIZER_SGD] = {0.1, 0},
-    [OPTIMIZER_ADAM] = {0.001, 0},
-    [OPTIMIZER_ADAMW] = {0.001, 0.01},
-};
-
 /* argp sorts the options of a group by name. */
-static const struct argp_option table[] = {
+const struct argp_option options_table[] = {
     {0, 0, 0, 0, "What to run:", 1},
     {"mode", KEY_MODE, "MODE", 0,
      "compare: one device, DP, DDP and the machine's limit, taking turns; single, dp or ddp: train "
@@ -206,33 +145,21 @@ static const struct argp_option table[] = {
 
 /* --- options ------------------------------------------------------------------------------ */
 
-static const char *const mode_names[] = {"compare", "single", "dp", "ddp", "hello", NULL};
+const char *const options_mode_names[] = {"compare", "single", "dp", "ddp", "hello", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const comm_names[] = {"auto", "shm", "nccl", NULL};
 static const char *const replicate_names[] = {"auto", "star", "nccl", NULL};
 static const char *const precision_names[] = {"fp32", "tf32", NULL};
-static const char *const optimizer_names[] = {"sgd", "adam", "adamw", NULL};
-static const char *const collective_names[] = {"all_reduce", "all_gather", "broadcast",
-                                               "reduce_scatter", NULL};
+const char *const options_optimizer_names[] = {"sgd", "adam", "adamw", NULL};
+const char *const options_collective_names[] = {"all_reduce", "all_gather", "broadcast",
+                                                "reduce_scatter", NULL};
 static const char *const op_names[] = {"sum", "avg", "min", "max", "prod", NULL};
 static const char *const overlap_names[] = {"on", "off", NULL};
 static const char *const depth_names[] = {"beginner", "developer", "researcher", NULL};
 
 const char *mode_name(Mode mode)
 {
-    return mode_names[mode];
-}
-
-/* What argp's callback works on. */
-typedef struct Parse {
-    Options *options;
-    Error error;                    /* the first one */
-    bool given[KEY_END - KEY_MODE]; /* which options were typed */
-} Parse;
-
-static bool given(const Parse *parse, int key)
-{
-    return parse->given[key - KEY_MODE];
+    return options_mode_names[mode];
 }
 
 static Error parse_checkpoint(Options *o, int key, const char *text)
@@ -244,12 +171,12 @@ static Error parse_checkpoint(Options *o, int key, const char *text)
     return NULL;
 }
 
-static Error parse_option(Options *o, int key, const char *text)
+Error options_set(Options *o, int key, const char *text)
 {
     int choice = 0;
     switch (key) {
     case KEY_MODE:
-        TRY(parse_choice("mode", text, mode_names, &choice));
+        TRY(parse_choice("mode", text, options_mode_names, &choice));
         o->mode = (Mode)choice;
         return NULL;
     case KEY_DEVICES:
@@ -297,7 +224,7 @@ static Error parse_option(Options *o, int key, const char *text)
     case KEY_WARMUP:
         return parse_integer("warmup", text, 0, 1000000, &o->warmup);
     case KEY_OPTIMIZER:
-        TRY(parse_choice("optimizer", text, optimizer_names, &choice));
+        TRY(parse_choice("optimizer", text, options_optimizer_names, &choice));
         o->optimizer.kind = (OptimizerKind)choice;
         return NULL;
     case KEY_LR:
@@ -335,7 +262,7 @@ static Error parse_option(Options *o, int key, const char *text)
             return error_make("--timeout=%s: at least 0.1 seconds", shown(text).text);
         return NULL;
     case KEY_COLLECTIVE:
-        TRY(parse_choice("collective", text, collective_names, &choice));
+        TRY(parse_choice("collective", text, options_collective_names, &choice));
         o->collective = (HelloCollective)choice;
         return NULL;
     case KEY_OP:
@@ -401,7 +328,7 @@ static error_t argp_callback(int key, char *argument, struct argp_state *state)
         return ARGP_ERR_UNKNOWN; /* one of argp's own events */
     parse->given[key - KEY_MODE] = true;
     if (!parse->error)
-        parse->error = parse_option(parse->options, key, argument);
+        parse->error = options_set(parse->options, key, argument);
     return 0;
 }
 
@@ -420,290 +347,23 @@ static const char about[] =
     "\n"
     "Exit status: 0 done, 1 the run failed, 2 wrong usage, 130 interrupted.";
 
-static const struct argp parser = {table, argp_callback, 0, about, 0, 0, 0};
-
-/* --- names -------------------------------------------------------------------------------- */
-
-static const struct argp_option *find_option(const char *name)
-{
-    for (const struct argp_option *option = table; option->name || option->doc; option++)
-        if (option->name && strcmp(option->name, name) == 0)
-            return option;
-    return NULL;
-}
-
-/* What other programs call our options. */
-static const char *usual_name(const char *name)
-{
-    static const char *const names[][2] = {
-        {"batch-size", "batch"}, {"learning-rate", "lr"}, {"wd", "weight-decay"},
-        {"gpus", "devices"},     {"ranks", "devices"},    {"world-size", "devices"},
-        {"dataset", "data"},     {"hidden", "layers"},    {"backend", "comm"},
-        {"output", "json"},      {"usage", "help"},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i][0]) == 0)
-            return names[i][1];
-    return NULL;
-}
-
-/* `value` is empty or begins with the equals sign. */
-static Error unknown_option(const char *name, const char *value)
-{
-    const char *usual = usual_name(name);
-    if (usual)
-        return error_make("--%s: no such option; did you mean --%s%s?", name, usual,
-                          shown(value).text);
-    if (strcmp(name, "no-overlap") == 0)
-        return error_make("--no-overlap: no such option; did you mean --overlap=off?");
-    char near[200] = "";
-    int best = 2, length = (int)strlen(name); /* more than two letters off is no slip */
-    for (const struct argp_option *option = table; option->name || option->doc; option++) {
-        if (!option->name)
-            continue;
-        int letters = letters_between(name, option->name);
-        if (length > 1 && letters > 1 && strncmp(option->name, name, (size_t)length) == 0)
-            letters = 1; /* the beginning of a name is as near as a letter */
-        if (letters > best || letters >= length)
-            continue;
-        if (letters < best)
-            *near = '\0';
-        best = letters;
-        size_t used = strlen(near);
-        snprintf(near + used, sizeof near - used, "%s--%s%.40s", used ? " or " : "", option->name,
-                 shown(value).text);
-    }
-    if (*near)
-        return error_make("--%s: no such option; did you mean %s?", shown(name).text, near);
-    return error_make("--%s: no such option; --help lists them", shown(name).text);
-}
-
-/* A word that is neither an option nor an option's value. */
-static Error stray_word(const char *word)
-{
-    for (int i = 0; mode_names[i]; i++)
-        if (strcmp(word, mode_names[i]) == 0)
-            return error_make("%s: did you mean --mode=%s?", word, word);
-    if (strcmp(word, "-h") == 0 || strcmp(word, "-?") == 0)
-        return error_make("%s: did you mean --help?", word);
-
-    /* one dash or none before the name of an option */
-    const char *rest = word + (*word == '-');
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(rest, "="), rest);
-    if (find_option(name))
-        return error_make("%s: did you mean --%s?", shown(word).text, shown(rest).text);
-    if (*word == '-')
-        return error_make("%s: options begin with two dashes; --help lists them", shown(word).text);
-    return error_make("\"%s\": not an option; --help lists them", shown(word).text);
-}
-
-static Error check_names(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) != 0 || !argv[i][2] || argv[i][2] == '=')
-            return stray_word(argv[i]);
-        char name[64];
-        size_t length = strcspn(argv[i] + 2, "=");
-        const char *value = argv[i] + 2 + length;
-        snprintf(name, sizeof name, "%.*s", (int)length, argv[i] + 2);
-        const struct argp_option *option = find_option(name);
-        if (!option)
-            return unknown_option(name, value);
-        if (!option->arg && *value)
-            return error_make("--%s: takes no value", name);
-        if (option->arg && !*value) {
-            if (i + 1 == argc || strncmp(argv[i + 1], "--", 2) == 0)
-                return error_make("--%s: needs a value: --%s=%s", name, name, option->arg);
-            i++; /* the value is the next word */
-        }
-    }
-    return NULL;
-}
+static const struct argp parser = {options_table, argp_callback, 0, about, 0, 0, 0};
 
 /* --- the command line --------------------------------------------------------------------- */
-
-/* The words as they could be typed into a shell again; the caller frees them. */
-static char *join(int argc, char **argv)
-{
-    char *line = NULL;
-    size_t size;
-    FILE *out = open_memstream(&line, &size);
-    if (!out)
-        return NULL;
-    for (int i = 0; i < argc; i++) {
-        bool plain = *argv[i] != '\0';
-        for (const char *c = argv[i]; *c; c++)
-            plain = plain && (isalnum((unsigned char)*c) || strchr("-_=.,:/+@%", *c));
-        fputs(i ? " " : "", out);
-        if (plain) {
-            fputs(argv[i], out);
-            continue;
-        }
-        fputc('\'', out);
-        for (const char *c = argv[i]; *c; c++)
-            fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, out);
-        fputc('\'', out);
-    }
-    if (fclose(out) != 0) {
-        free(line);
-        return NULL;
-    }
-    return line;
-}
 
 static Error set_defaults(Options *options)
 {
     *options = (Options){.set_epoch = true};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
-        TRY(parse_option(options, defaults[i].key, defaults[i].text));
+        TRY(options_set(options, defaults[i].key, defaults[i].text));
     return NULL;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
-static Error finish_devices(Options *o)
-{
-    qsort(o->devices, (size_t)o->device_counts, sizeof *o->devices, ascending);
-    for (int i = 1; i < o->device_counts; i++)
-        if (o->devices[i] == o->devices[i - 1])
-            return error_make("--devices: %d is there twice", o->devices[i]);
-    if (o->device_counts > 1 && o->mode != MODE_COMPARE)
-        return error_make("--devices: a list is for --mode=compare; --mode=%s takes one number",
-                          mode_names[o->mode]);
-    if (o->mode == MODE_SINGLE && o->device_counts == 1 && o->devices[0] != 1)
-        return error_make("--mode=single is training on one device; --devices=%d needs "
-                          "--mode=dp or --mode=ddp",
-                          o->devices[0]);
-    if (o->mode == MODE_COMPARE && o->device_counts == 1 && o->devices[0] == 1)
-        return error_make("--devices=1: comparing needs two devices or more; to train on one: "
-                          "--mode=single");
-    return NULL;
-}
-
-/* Options that only GPUs can follow also choose them: ignoring such an option would mislead. */
-static Error finish_gpus(Options *o)
-{
-    const char *option = o->comm == COMM_CHOICE_NCCL      ? "--comm=nccl"
-                         : o->replicate == REPLICATE_NCCL ? "--replicate=nccl"
-                         : o->tf32                        ? "--precision=tf32"
-                         : o->device == CHOICE_CUDA       ? "--device=cuda"
-                                                          : NULL;
-    if (!option)
-        return NULL;
-    if (o->device == CHOICE_CPU)
-        return error_make("%s needs GPUs: leave out --device=cpu", option);
-    o->device = CHOICE_CUDA;
-    const char *missing = NULL;
-#ifndef TRAINER_NCCL
-    if (o->comm == COMM_CHOICE_NCCL || o->replicate == REPLICATE_NCCL)
-        missing = "NCCL";
-#endif
-#ifndef TRAINER_CUDA
-    missing = "CUDA";
-#endif
-    if (missing)
-        return error_make("%s: this trainer was built without %s; `make` says what it needs",
-                          option, missing);
-    return NULL;
-}
-
-static Error finish_checkpoints(const Parse *parse)
-{
-    Options *o = parse->options;
-    bool loads = o->load || o->resume;
-    if (o->load && o->resume)
-        return error_make("--load begins a new run with a file's weights, --resume goes on with "
-                          "the run that was saved: give one of them");
-    if ((o->save || loads) && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
-        return error_make("--%s is for one way of training: give --mode=single, dp or ddp",
-                          o->save   ? "save"
-                          : o->load ? "load"
-                                    : "resume");
-    if ((o->save || loads) && (o->describe || o->show_sampler))
-        return error_make("--%s trains nothing: leave out --save, --load and --resume",
-                          o->describe ? "describe" : "show-sampler");
-    if (o->weights_only && !o->save)
-        return error_make("--weights-only is about what is saved: give --save=FILE, too");
-    if (o->strict && !loads)
-        return error_make("--strict is about what is loaded: give --load=FILE, too");
-    if (o->wrapped_keys && !o->save && !o->strict)
-        return error_make("--wrapped-keys is about what is saved, or loaded with --strict: give "
-                          "--save=FILE, too");
-    o->typed.layers = given(parse, KEY_LAYERS);
-    o->typed.batch = given(parse, KEY_BATCH);
-    o->typed.seed = given(parse, KEY_SEED);
-    o->typed.optimizer = given(parse, KEY_OPTIMIZER);
-    o->typed.lr = given(parse, KEY_LR);
-    o->typed.momentum = given(parse, KEY_MOMENTUM);
-    o->typed.weight_decay = given(parse, KEY_WEIGHT_DECAY);
-    o->typed.data = given(parse, KEY_DATA);
-    return NULL;
-}
-
-/* Defaults that depend on other options, and options that contradict each other. */
-static Error finish(const Parse *parse)
-{
-    Options *o = parse->options;
-    for (int key = KEY_MODE; o->replay && key < KEY_END; key++)
-        if (given(parse, key) && key != KEY_REPLAY && key != KEY_DEPTH)
-            return error_make("--replay prints an old run and runs nothing: only --depth goes "
-                              "with it");
-    if (given(parse, KEY_EPOCHS) && given(parse, KEY_STEPS))
-        return error_make("--epochs and --steps both say how long to train: give one of them");
-    if (!given(parse, KEY_EPOCHS) && !given(parse, KEY_STEPS))
-        TRY(o->mode == MODE_COMPARE ? parse_option(o, KEY_STEPS, DEFAULT_STEPS)
-                                    : parse_option(o, KEY_EPOCHS, DEFAULT_EPOCHS));
-
-    for (int key = KEY_COLLECTIVE; o->mode != MODE_HELLO && key <= KEY_GUESS; key++)
-        if (given(parse, key))
-            return error_make("--collective, --op, --ordered and --guess belong to --mode=hello");
-    bool reduces = o->collective == HELLO_ALL_REDUCE || o->collective == HELLO_REDUCE_SCATTER;
-    if (given(parse, KEY_OP) && !reduces)
-        return error_make("--op belongs to all_reduce and reduce_scatter: %s only moves numbers",
-                          collective_names[o->collective]);
-    o->guess_given = given(parse, KEY_GUESS);
-    if (o->show_sampler && !given(parse, KEY_SAMPLES))
-        o->samples = 12;
-    if (o->show_sampler && given(parse, KEY_STEPS))
-        return error_make("--show-sampler shows whole epochs: give --epochs, not --steps");
-    if (o->show_sampler && !given(parse, KEY_EPOCHS))
-        TRY(parse_option(o, KEY_EPOCHS, DEFAULT_EPOCHS));
-    if (o->describe && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
-        return error_make("--describe describes one way of training: give --mode=single, dp or "
-                          "ddp");
-
-    OptimizerSettings *optimizer = &o->optimizer;
-    if (!given(parse, KEY_LR))
-        optimizer->lr = optimizer_defaults[optimizer->kind].lr;
-    if (!given(parse, KEY_WEIGHT_DECAY))
-        optimizer->weight_decay = optimizer_defaults[optimizer->kind].weight_decay;
-    if (given(parse, KEY_MOMENTUM) && optimizer->kind != OPTIMIZER_SGD)
-        return error_make("--momentum belongs to --optimizer=sgd; %s has its own (0.9 and 0.999)",
-                          optimizer_names[optimizer->kind]);
-
-    if (given(parse, KEY_SAMPLES) && given(parse, KEY_DATA) && strcmp(o->data, "synthetic") != 0)
-        return error_make("--samples belongs to --data=synthetic");
-    if (o->mode == MODE_COMPARE && !o->overlap)
-        return error_make("--overlap=off belongs to --mode=ddp: compare runs DDP both ways");
-    if (o->log_losses && !o->json)
-        return error_make("--log-losses writes them into the JSON: give --json=FILE, too");
-    o->widths_given = given(parse, KEY_LAYERS);
-    o->samples_given = given(parse, KEY_SAMPLES);
-    o->bucket_given = given(parse, KEY_BUCKET_MB);
-    TRY(finish_checkpoints(parse));
-    TRY(finish_devices(o));
-    return finish_gpus(o);
 }
 
 Error options_parse(int argc, char **argv, Options *options, bool *done)
 {
     *done = false;
     TRY(set_defaults(options));
-    TRY(check_names(argc, argv));
+    TRY(options_check_names(argc, argv));
     Parse parse = {.options = options};
     argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS, NULL, &parse);
     if (given(&parse, KEY_HELP)) {
@@ -717,8 +377,8 @@ Error options_parse(int argc, char **argv, Options *options, bool *done)
         return NULL;
     }
     TRY(parse.error);
-    TRY(finish(&parse));
-    options->command_line = join(argc, argv);
+    TRY(options_finish(&parse));
+    options->command_line = options_join(argc, argv);
     return options->command_line ? NULL : error_make("no memory");
 }
 

@@ -1,6 +1,7 @@
 /* supervisor.c: watching over the processes of all runs (see supervisor.h). */
 #include "supervisor.h"
 
+#include "base/clock.h"
 #include "base/place.h"
 #include "comm/launch.h"
 #include "report/progress.h"
@@ -185,7 +186,7 @@ static void show_progress(void *context)
         state.epoch = epoch < state.epochs ? (int)epoch : state.epochs;
     }
     /* the rate since the first step was seen: setting up is not training */
-    double now_ms = device_host_clock_ms();
+    double now_ms = clock_ms();
     if (done > 0 && supervisor->rate_from_ms == 0) {
         supervisor->rate_from_ms = now_ms;
         supervisor->rate_from_steps = done;

@@ -3,9 +3,8 @@
 
 #include "base/futex.h"
 #include "base/place.h"
+#include "base/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,20 +82,15 @@ Team *team_open(int members, bool own_cores, TeamWork start, void *context, Erro
     team->members = members;
     team->spin_us = own_cores ? SPIN_US : 0;
 
-    /* Signals are the main thread's business. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = 0;
     for (int i = 1; i < members && !failed; i++) {
         Member *member = &team->member[i];
         member->team = team;
         member->number = i;
-        failed = pthread_create(&member->thread, NULL, member_main, member);
+        failed = thread_create(&member->thread, member_main, member);
         if (!failed)
             team->threads++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         *error = error_make("cannot make a thread for replica %d: %s", team->threads + 1,
                             strerror(failed));

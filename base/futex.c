@@ -1,6 +1,8 @@
 /* futex.c: spin, then sleep in the kernel (see futex.h). */
 #include "base/futex.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -11,13 +13,6 @@
 /* Sleeps are cut into slices. One that took much longer than asked for means that the process was
  * stopped meanwhile, and only a slice's worth is charged against the time-out. */
 #define SLICE_MS 100.0
-
-static double now_ms(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
-}
 
 /* Tells the core that this is a waiting loop, which frees its resources for its other thread. */
 static void pause_core(void)
@@ -66,14 +61,14 @@ static bool spin(Word *word, uint32_t target, double spin_us)
         return true;
     if (spin_us <= 0)
         return false;
-    double end_ms = now_ms() + spin_us * 1e-3;
+    double end_ms = clock_ms() + spin_us * 1e-3;
     do {
         for (int i = 0; i < 16; i++) {
             if (word_reached(word, target))
                 return true;
             pause_core();
         }
-    } while (now_ms() < end_ms);
+    } while (clock_ms() < end_ms);
     return false;
 }
 
@@ -91,9 +86,9 @@ bool word_wait(Word *word, uint32_t target, double spin_us, double timeout_s)
         arrived = reached(value, target);
         if (arrived || (timeout_s > 0 && awake_ms >= timeout_s * 1e3))
             break;
-        double from_ms = now_ms();
+        double from_ms = clock_ms();
         syscall(SYS_futex, &word->value, FUTEX_WAIT, value, &slice, NULL, 0);
-        double slept_ms = now_ms() - from_ms;
+        double slept_ms = clock_ms() - from_ms;
         awake_ms += slept_ms < 2 * SLICE_MS ? slept_ms : SLICE_MS;
     }
     atomic_fetch_sub(&word->sleepers, 1);

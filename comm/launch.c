@@ -1,6 +1,8 @@
 /* launch.c: fork, supervise, clean up (see launch.h). */
 #include "comm/launch.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,13 +16,6 @@
 #define TICK_MS      100
 #define OTHERS_MS    1000 /* for others to fail for their own reasons */
 #define TERMINATE_MS 2000 /* between SIGTERM and SIGKILL */
-
-static double now_ms(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
-}
 
 bool process_succeeded(const Process *process)
 {
@@ -110,7 +105,7 @@ static void supervise(Launch *launch, const sigset_t *signals)
         if (launch->failed < 0)
             continue;
 
-        double now = now_ms();
+        double now = clock_ms();
         if (terminate_at == 0) {
             bool wait = launch->others_will_fail &&
                         launch->others_will_fail(launch->context, launch->failed);

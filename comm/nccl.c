@@ -31,14 +31,15 @@
 
 #ifdef TRAINER_NCCL
 
+#include "base/clock.h"
 #include "base/place.h"
+#include "base/thread.h"
 #include "comm/nccl_error.h"
 #include "device/cuda.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -97,13 +98,13 @@ typedef struct Deadline {
 
 static Deadline deadline_after(double timeout_s)
 {
-    return (Deadline){timeout_s > 0 ? timeout_s * 1e3 : HUGE_VAL, device_host_clock_ms()};
+    return (Deadline){timeout_s > 0 ? timeout_s * 1e3 : HUGE_VAL, clock_ms()};
 }
 
 /* To be asked a few times a second; a longer gap means that the process was stopped. */
 static bool deadline_passed(Deadline *deadline)
 {
-    double now_ms = device_host_clock_ms(), gap_ms = now_ms - deadline->looked_ms;
+    double now_ms = clock_ms(), gap_ms = now_ms - deadline->looked_ms;
     deadline->looked_ms = now_ms;
     deadline->left_ms -= gap_ms < 4e3 * WATCH_S ? gap_ms : 1e3 * WATCH_S;
     return deadline->left_ms < 0;
@@ -360,7 +361,7 @@ static Error queue(Comm *comm, const Operation *operation, Event *done)
     flight->queued = true;
     pthread_mutex_unlock(&nccl->lock);
 
-    *done = (Event){.time_ms = device_host_clock_ms(), .handle = flight->done};
+    *done = (Event){.time_ms = clock_ms(), .handle = flight->done};
     if (operation->collective == COLLECTIVE_BARRIER) {
         done->wait = wait_for_flight;
         done->source = comm;
@@ -484,12 +485,7 @@ static Error join_group(Comm *comm)
 static Error start_watchdog(Comm *comm)
 {
     Nccl *nccl = nccl_of(comm);
-    /* Signals are the main thread's business. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&nccl->watchdog, NULL, watch, comm);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = thread_create(&nccl->watchdog, watch, comm);
     if (failed)
         return error_make("rank %d: cannot make a watchdog thread: %s", comm->rank,
                           strerror(failed));

@@ -18,12 +18,13 @@
  */
 #include "comm/shm.h"
 
+#include "base/clock.h"
 #include "base/futex.h"
 #include "base/place.h"
+#include "base/thread.h"
 #include "comm/reduce.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,7 +267,7 @@ static void arrive(Comm *comm, uint32_t number)
         .to = operation->to ? (size_t)((unsigned char *)operation->to - heap) : 0,
         .from = operation->from ? (size_t)((const unsigned char *)operation->from - heap) : 0,
     };
-    shm->spans[number % QUEUE].start_ms = device_host_clock_ms();
+    shm->spans[number % QUEUE].start_ms = clock_ms();
     word_set(&seat->arrived, number);
     shm->stage = STAGE_WORK;
 }
@@ -296,7 +297,7 @@ static Word *advance(Comm *comm, uint32_t number)
         int rank = missing_rank(comm, offsetof(Seat, arrived), number);
         if (rank >= 0)
             return &seat_of(comm, rank)->arrived;
-        span->arrived_ms = device_host_clock_ms();
+        span->arrived_ms = clock_ms();
         check_agreement(comm, number);
         if (shm->failure[0])
             return NULL;
@@ -309,7 +310,7 @@ static Word *advance(Comm *comm, uint32_t number)
         return &seat_of(comm, rank)->done;
     if (!staged(shm, shm->staging ? shm->staging->deliver : NULL, number))
         return NULL;
-    span->done_ms = device_host_clock_ms();
+    span->done_ms = clock_ms();
     shm->stage = STAGE_ARRIVE;
     word_set(&shm->completed, number);
     return NULL;
@@ -494,12 +495,7 @@ Error shm_open_staged(Comm *comm, const ShmStaging *staging)
     if (!comm->background)
         return NULL;
 
-    /* Signals are the main thread's business. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&shm->thread, NULL, communication_thread, comm);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = thread_create(&shm->thread, communication_thread, comm);
     if (failed) {
         pthread_mutex_destroy(&shm->lock);
         free(shm);

@@ -3,11 +3,12 @@
  */
 #include "device/engine.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* What was allocated, so that frees can be accounted for and device_close can free the rest. */
 struct Allocation {
@@ -62,9 +63,7 @@ Counters *device_counters(Device *device)
 
 double device_host_clock_ms(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
+    return clock_ms();
 }
 
 /* --- failure ------------------------------------------------------------------------------ */

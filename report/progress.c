@@ -1,13 +1,14 @@
 /* progress.c: a bar on a terminal, plain lines elsewhere (see progress.h). */
 #include "report/progress.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REDRAW_MS    100
@@ -15,13 +16,6 @@
 #define MOST_BAR     40
 #define MOST_FIGURES 4
 #define MOST_COLUMNS 400
-
-static double now_ms(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
-}
 
 /* --- the line ----------------------------------------------------------------------------- */
 
@@ -157,7 +151,7 @@ static void format_erase(char *text, size_t size, const Progress *progress, int 
 
 void progress_show(Progress *progress, const ProgressState *state)
 {
-    double now = now_ms();
+    double now = clock_ms();
     if (!progress->terminal || (progress->drawn > 0 && now - progress->last_ms < REDRAW_MS))
         return;
     int columns = terminal_columns(progress);

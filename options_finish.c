@@ -1,0 +1,157 @@
+/* options_finish.c: what goes with what: defaults that depend on other options, and options that
+ * contradict each other (see options_table.h).
+ */
+#include "options_table.h"
+
+#include "option_values.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What each optimizer starts from: PyTorch's defaults, but for SGD's learning rate, where PyTorch
+ * has 0.001 and small networks learn best with much more. */
+static const struct {
+    double lr, weight_decay;
+} optimizer_defaults[] = {
+    [OPTIMIZER_SGD] = {0.1, 0},
+    [OPTIMIZER_ADAM] = {0.001, 0},
+    [OPTIMIZER_ADAMW] = {0.001, 0.01},
+};
+
+static int ascending(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static Error finish_devices(Options *o)
+{
+    qsort(o->devices, (size_t)o->device_counts, sizeof *o->devices, ascending);
+    for (int i = 1; i < o->device_counts; i++)
+        if (o->devices[i] == o->devices[i - 1])
+            return error_make("--devices: %d is there twice", o->devices[i]);
+    if (o->device_counts > 1 && o->mode != MODE_COMPARE)
+        return error_make("--devices: a list is for --mode=compare; --mode=%s takes one number",
+                          mode_name(o->mode));
+    if (o->mode == MODE_SINGLE && o->device_counts == 1 && o->devices[0] != 1)
+        return error_make("--mode=single is training on one device; --devices=%d needs "
+                          "--mode=dp or --mode=ddp",
+                          o->devices[0]);
+    if (o->mode == MODE_COMPARE && o->device_counts == 1 && o->devices[0] == 1)
+        return error_make("--devices=1: comparing needs two devices or more; to train on one: "
+                          "--mode=single");
+    return NULL;
+}
+
+/* Options that only GPUs can follow also choose them: ignoring such an option would mislead. */
+static Error finish_gpus(Options *o)
+{
+    const char *option = o->comm == COMM_CHOICE_NCCL      ? "--comm=nccl"
+                         : o->replicate == REPLICATE_NCCL ? "--replicate=nccl"
+                         : o->tf32                        ? "--precision=tf32"
+                         : o->device == CHOICE_CUDA       ? "--device=cuda"
+                                                          : NULL;
+    if (!option)
+        return NULL;
+    if (o->device == CHOICE_CPU)
+        return error_make("%s needs GPUs: leave out --device=cpu", option);
+    o->device = CHOICE_CUDA;
+    const char *missing = NULL;
+#ifndef TRAINER_NCCL
+    if (o->comm == COMM_CHOICE_NCCL || o->replicate == REPLICATE_NCCL)
+        missing = "NCCL";
+#endif
+#ifndef TRAINER_CUDA
+    missing = "CUDA";
+#endif
+    if (missing)
+        return error_make("%s: this trainer was built without %s; `make` says what it needs",
+                          option, missing);
+    return NULL;
+}
+
+static Error finish_checkpoints(const Parse *parse)
+{
+    Options *o = parse->options;
+    bool loads = o->load || o->resume;
+    if (o->load && o->resume)
+        return error_make("--load begins a new run with a file's weights, --resume goes on with "
+                          "the run that was saved: give one of them");
+    if ((o->save || loads) && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
+        return error_make("--%s is for one way of training: give --mode=single, dp or ddp",
+                          o->save   ? "save"
+                          : o->load ? "load"
+                                    : "resume");
+    if ((o->save || loads) && (o->describe || o->show_sampler))
+        return error_make("--%s trains nothing: leave out --save, --load and --resume",
+                          o->describe ? "describe" : "show-sampler");
+    if (o->weights_only && !o->save)
+        return error_make("--weights-only is about what is saved: give --save=FILE, too");
+    if (o->strict && !loads)
+        return error_make("--strict is about what is loaded: give --load=FILE, too");
+    if (o->wrapped_keys && !o->save && !o->strict)
+        return error_make("--wrapped-keys is about what is saved, or loaded with --strict: give "
+                          "--save=FILE, too");
+    o->typed.layers = given(parse, KEY_LAYERS);
+    o->typed.batch = given(parse, KEY_BATCH);
+    o->typed.seed = given(parse, KEY_SEED);
+    o->typed.optimizer = given(parse, KEY_OPTIMIZER);
+    o->typed.lr = given(parse, KEY_LR);
+    o->typed.momentum = given(parse, KEY_MOMENTUM);
+    o->typed.weight_decay = given(parse, KEY_WEIGHT_DECAY);
+    o->typed.data = given(parse, KEY_DATA);
+    return NULL;
+}
+
+Error options_finish(const Parse *parse)
+{
+    Options *o = parse->options;
+    for (int key = KEY_MODE; o->replay && key < KEY_END; key++)
+        if (given(parse, key) && key != KEY_REPLAY && key != KEY_DEPTH)
+            return error_make("--replay prints an old run and runs nothing: only --depth goes "
+                              "with it");
+    if (given(parse, KEY_EPOCHS) && given(parse, KEY_STEPS))
+        return error_make("--epochs and --steps both say how long to train: give one of them");
+    if (!given(parse, KEY_EPOCHS) && !given(parse, KEY_STEPS))
+        TRY(o->mode == MODE_COMPARE ? options_set(o, KEY_STEPS, DEFAULT_STEPS)
+                                    : options_set(o, KEY_EPOCHS, DEFAULT_EPOCHS));
+
+    for (int key = KEY_COLLECTIVE; o->mode != MODE_HELLO && key <= KEY_GUESS; key++)
+        if (given(parse, key))
+            return error_make("--collective, --op, --ordered and --guess belong to --mode=hello");
+    bool reduces = o->collective == HELLO_ALL_REDUCE || o->collective == HELLO_REDUCE_SCATTER;
+    if (given(parse, KEY_OP) && !reduces)
+        return error_make("--op belongs to all_reduce and reduce_scatter: %s only moves numbers",
+                          options_collective_names[o->collective]);
+    o->guess_given = given(parse, KEY_GUESS);
+    if (o->show_sampler && !given(parse, KEY_SAMPLES))
+        o->samples = 12;
+    if (o->show_sampler && given(parse, KEY_STEPS))
+        return error_make("--show-sampler shows whole epochs: give --epochs, not --steps");
+    if (o->show_sampler && !given(parse, KEY_EPOCHS))
+        TRY(options_set(o, KEY_EPOCHS, DEFAULT_EPOCHS));
+    if (o->describe && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
+        return error_make("--describe describes one way of training: give --mode=single, dp or "
+                          "ddp");
+
+    OptimizerSettings *optimizer = &o->optimizer;
+    if (!given(parse, KEY_LR))
+        optimizer->lr = optimizer_defaults[optimizer->kind].lr;
+    if (!given(parse, KEY_WEIGHT_DECAY))
+        optimizer->weight_decay = optimizer_defaults[optimizer->kind].weight_decay;
+    if (given(parse, KEY_MOMENTUM) && optimizer->kind != OPTIMIZER_SGD)
+        return error_make("--momentum belongs to --optimizer=sgd; %s has its own (0.9 and 0.999)",
+                          options_optimizer_names[optimizer->kind]);
+
+    if (given(parse, KEY_SAMPLES) && given(parse, KEY_DATA) && strcmp(o->data, "synthetic") != 0)
+        return error_make("--samples belongs to --data=synthetic");
+    if (o->mode == MODE_COMPARE && !o->overlap)
+        return error_make("--overlap=off belongs to --mode=ddp: compare runs DDP both ways");
+    if (o->log_losses && !o->json)
+        return error_make("--log-losses writes them into the JSON: give --json=FILE, too");
+    o->widths_given = given(parse, KEY_LAYERS);
+    o->samples_given = given(parse, KEY_SAMPLES);
+    o->bucket_given = given(parse, KEY_BUCKET_MB);
+    TRY(finish_checkpoints(parse));
+    TRY(finish_devices(o));
+    return finish_gpus(o);
+}
