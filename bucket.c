@@ -20,7 +20,7 @@ int bucket_assign(const size_t *tensor_bytes, int tensors, double first_cap, dou
 int bucket_plan(const Layout *layout, double cap_mb, bool explicit_cap, Bucket *buckets,
                 int *bucket_of)
 {
-    size_t tensor_bytes[2 * MODEL_MOST_LAYERS];
+    size_t tensor_bytes[MODEL_MOST_PARAMETERS];
     for (int i = 0; i < layout->parameters; i++)
         tensor_bytes[i] = sizeof(float) * layout->parameter[i].count;
     double cap = cap_mb * 1024 * 1024;

@@ -74,6 +74,8 @@ static cJSON *metadata_of(const Progressed *progressed, bool weights_only)
     cJSON *object = cJSON_CreateObject();
     bool complete = add_text(object, "format", "pt") && /* what PyTorch's side expects */
                     add_text(object, "layers", "%s", layers);
+    if (progressed->unused != UNUSED_NONE)
+        complete = complete && add_text(object, "unused", "%s", unused_name(progressed->unused));
     if (!weights_only)
         complete = complete && add_text(object, "step", "%lld", (long long)progressed->step) &&
                    add_text(object, "epoch", "%lld", (long long)progressed->epoch) &&
@@ -103,7 +105,7 @@ static FloatTensor tensor_of(const Parameter *parameter, const float *arena)
 Error checkpoint_save(const CheckpointSettings *settings, const Layout *layout,
                       const float *weights, float *const state[2], const Progressed *progressed)
 {
-    FloatTensor tensor[3 * 2 * MODEL_MOST_LAYERS];
+    FloatTensor tensor[3 * MODEL_MOST_PARAMETERS];
     size_t tensors = 0;
     for (int i = 0; i < layout->parameters; i++) {
         const Parameter *parameter = layout_registered(layout, i);
@@ -204,6 +206,20 @@ static Error read_optimizer(const Checkpoint *checkpoint, OptimizerSettings *opt
                  shown(text).text);
 }
 
+/* A model without a branch has no such entry. */
+static Error read_unused(const Checkpoint *checkpoint, Unused *unused)
+{
+    const char *text = safetensors_metadata(&checkpoint->file, "unused");
+    *unused = UNUSED_NONE;
+    for (Unused each = UNUSED_NEVER; text && each <= UNUSED_RANK0; each++)
+        if (strcmp(unused_name(each), text) == 0)
+            *unused = each;
+    return !text || *unused != UNUSED_NONE
+               ? NULL
+               : about(checkpoint, "cannot be resumed: its metadata have unused=%s",
+                       shown(text).text);
+}
+
 Error checkpoint_progressed(const Checkpoint *checkpoint, Progressed *progressed)
 {
     *progressed = (Progressed){0};
@@ -218,6 +234,7 @@ Error checkpoint_progressed(const Checkpoint *checkpoint, Progressed *progressed
     progressed->seed = (uint64_t)seed;
     progressed->batch = (int)batch;
     TRY(read_optimizer(checkpoint, &progressed->optimizer));
+    TRY(read_unused(checkpoint, &progressed->unused));
 
     TRY(read_text(checkpoint, "layers", &text));
     Error error =
@@ -244,7 +261,7 @@ Error checkpoint_progressed(const Checkpoint *checkpoint, Progressed *progressed
 
 /* Which of the file's tensors is which of the model's. */
 typedef struct Match {
-    const Tensor *tensor[2 * MODEL_MOST_LAYERS]; /* by PyTorch's order; NULL: missing */
+    const Tensor *tensor[MODEL_MOST_PARAMETERS]; /* by PyTorch's order; NULL: missing */
     int missing, unexpected, wrapped, clean;     /* how many keys */
 } Match;
 

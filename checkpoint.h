@@ -7,6 +7,7 @@
  *     0.weight, 0.bias, 2.weight, ...                       module.0.weight, ... if wrapped
  *     optimizer.momentum_buffer.0.weight, ...               SGD with momentum
  *     optimizer.exp_avg.0.weight, optimizer.exp_avg_sq...   Adam and AdamW
+ *     branch.weight, branch.bias                            of a model with a branch
  *     __metadata__: step, epoch, seed, batch, layers, optimizer, lr, ...
  */
 #ifndef TRAINER_CHECKPOINT_H
@@ -21,6 +22,7 @@
 typedef struct Progressed {
     int layers;
     int widths[MODEL_MOST_LAYERS + 1];
+    Unused unused;
     OptimizerSettings optimizer;
     uint64_t seed;
     int batch;        /* samples per update */

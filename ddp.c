@@ -11,6 +11,7 @@
  * backward goes on to the earlier layers. What is left to wait for at the end is the last bucket.
  */
 #include "bucket.h"
+#include "ddp_unused.h"
 #include "replicas.h"
 #include "train.h"
 
@@ -23,12 +24,15 @@ typedef struct Ddp {
     uint64_t *scratch; /* for comparing replicas; the communicator's memory */
 
     int buckets;
-    Bucket bucket[2 * MODEL_MOST_LAYERS]; /* slices of the gradient arena */
-    int bucket_of[2 * MODEL_MOST_LAYERS]; /* parameter -> bucket */
-    int missing[2 * MODEL_MOST_LAYERS];   /* gradients that a bucket still waits for */
+    Bucket bucket[MODEL_MOST_PARAMETERS]; /* slices of the gradient arena */
+    int bucket_of[MODEL_MOST_PARAMETERS]; /* parameter -> bucket */
+    int missing[MODEL_MOST_PARAMETERS];   /* gradients that a bucket still waits for */
     int started;                          /* buckets whose all-reduce has started */
-    Event reduced[2 * MODEL_MOST_LAYERS]; /* the end of each */
+    Event reduced[MODEL_MOST_PARAMETERS]; /* the end of each */
     Error failure;                        /* of starting one during backward */
+
+    bool find_unused;
+    UsedMap used_map; /* only then */
 } Ddp;
 
 /* --- setting up --------------------------------------------------------------------------- */
@@ -36,7 +40,7 @@ typedef struct Ddp {
 size_t ddp_heap_bytes(const Layout *layout, int world)
 {
     return 2 * comm_heap_bytes(sizeof(float) * layout->arena_count) +
-           comm_heap_bytes(replicas_bytes(world));
+           comm_heap_bytes(replicas_bytes(world)) + comm_heap_bytes(used_map_bytes(layout));
 }
 
 /* Rank 0's weights to everyone: the only time that a model travels. */
@@ -63,6 +67,7 @@ static Error ddp_open(Job *job)
     job->state = ddp;
     ddp->worker = &job->worker[0];
     ddp->overlap = job->run->kind == RUN_DDP && job->config->overlap;
+    ddp->find_unused = job->config->find_unused;
 
     Error error = NULL;
     Device *device = ddp->worker->device;
@@ -80,6 +85,9 @@ static Error ddp_open(Job *job)
     float *weights, *gradients;
     TRY(comm_alloc(ddp->comm, arena_bytes, (void **)&weights));
     TRY(comm_alloc(ddp->comm, arena_bytes, (void **)&gradients));
+
+    if (ddp->find_unused)
+        TRY(used_map_open(&ddp->used_map, ddp->comm, layout));
 
     int most_rows = (job->config->batch + world - 1) / world;
     TRY(worker_open(job, 0, weights, gradients, most_rows, most_rows, ddp->comm));
@@ -123,6 +131,17 @@ static void gradient_ready(void *context, int parameter)
         comm_in_background(ddp->comm);
 }
 
+/* What the forward pass left out gets no gradient: nobody needs to wait for it. It adds zeros to
+ * the sum over the ranks. */
+static void mark_unused_ready(Ddp *ddp)
+{
+    Model *model = &ddp->worker->model;
+    model_zero_skipped(model);
+    for (int i = 0; i < model->layout->parameters; i++)
+        if (model_skips(model, i) && ddp->overlap)
+            gradient_ready(ddp, i);
+}
+
 /* Waits for what backward has not covered. */
 static Error finish_buckets(Ddp *ddp)
 {
@@ -157,11 +176,16 @@ static Error ddp_step(Job *job, const Batch *batch)
 
     timer_phase(timer, PHASE_BACKWARD);
     expect_all_gradients(ddp);
+    if (ddp->find_unused)
+        mark_unused_ready(ddp);
     model_backward(model, rows, false, ddp->overlap ? gradient_ready : NULL, ddp);
+    if (!ddp->find_unused)
+        unused_note(job);
     TRY(finish_buckets(ddp));
+    TRY(ddp->find_unused ? used_map_exchange(&ddp->used_map, worker) : unused_check(job));
 
     timer_phase(timer, PHASE_UPDATE);
-    optimizer_step(&worker->optimizer, model->weights, model->gradients);
+    worker_update(worker);
     return device_failure(worker->device);
 }
 

@@ -64,8 +64,8 @@ static void print_parameters(FILE *out, const Options *options, const Layout *la
 
 static void print_buckets(FILE *out, const Options *options, const Layout *layout)
 {
-    Bucket buckets[2 * MODEL_MOST_LAYERS];
-    int bucket_of[2 * MODEL_MOST_LAYERS];
+    Bucket buckets[MODEL_MOST_PARAMETERS];
+    int bucket_of[MODEL_MOST_PARAMETERS];
     int count = bucket_plan(layout, options->bucket_mb, options->bucket_given, buckets, bucket_of);
     fprintf(out, "\nBuckets, in the order in which backward fills them:\n");
     for (int b = 0; b < count; b++) {
@@ -83,7 +83,7 @@ static void print_buckets(FILE *out, const Options *options, const Layout *layou
 void describe(FILE *out, const Options *options, bool gpus)
 {
     Layout layout;
-    layout_init(&layout, options->widths, options->layers);
+    layout_init_branched(&layout, options->widths, options->layers, options->unused);
     fprintf(out, "output shape: (%d, %d)\n", options->batch, options->widths[options->layers]);
     print_keys(out, options, &layout);
     print_devices(out, options, gpus);

@@ -117,6 +117,7 @@ static Error backward(void *context, int i)
     Worker *worker = &job->worker[i];
     timer_phase(&worker->timer, PHASE_BACKWARD);
     model_backward(&worker->model, rows_of(job->state, i), false, NULL, NULL);
+    model_zero_skipped(&worker->model);
     if (i > 0)
         timer_phase(&worker->timer, PHASE_NONE);
     return device_failure(worker->device);
@@ -133,6 +134,16 @@ static Error all_do(Job *job, TeamWork work)
         TRY(device_wait(dp->device[0], &finished));
     }
     return NULL;
+}
+
+/* A parameter has a gradient if any replica used it. */
+static void find_used(Job *job)
+{
+    const Dp *dp = job->state;
+    bool *no_gradient = job->worker[0].model.no_gradient;
+    for (int i = 1; i < dp->active; i++)
+        for (int p = 0; p < job->layout->parameters; p++)
+            no_gradient[p] = no_gradient[p] && job->worker[i].model.no_gradient[p];
 }
 
 static Error dp_step(Job *job, const Batch *batch)
@@ -181,9 +192,10 @@ static Error dp_step(Job *job, const Batch *batch)
 
     timer_phase(timer, PHASE_REDUCE);
     TRY(peers_reduce(dp->peers, dp->gradients, dp->active, job->layout->arena_count));
+    find_used(job);
 
     timer_phase(timer, PHASE_UPDATE);
-    optimizer_step(&boss->optimizer, dp->weights[0], dp->gradients[0]);
+    worker_update(boss);
     return device_failure(boss->device);
 }
 

@@ -12,13 +12,30 @@
 #include <stdio.h>
 #include <string.h>
 
+/* They come first: index 0 is the branch's bias, 1 its weight. */
+enum { BRANCH_BIAS, BRANCH_WEIGHT, BRANCH_PARAMETERS };
+
 /* --- layout ------------------------------------------------------------------------------- */
 
-static void add_parameter(Layout *layout, int layer, bool bias)
+const char *unused_name(Unused unused)
+{
+    static const char *const names[] = {"none", "never", "always", "rank0"};
+    return names[unused];
+}
+
+/* The layer whose shape the branch has. */
+static int last_layer(const Layout *layout)
+{
+    return layout->layers - 1;
+}
+
+static void add_parameter(Layout *layout, int layer, bool branch, bool bias)
 {
     Parameter *parameter = &layout->parameter[layout->parameters++];
     const char *kind = bias ? "bias" : "weight";
-    if (layout->layers == 1)
+    if (branch)
+        snprintf(parameter->name, sizeof parameter->name, "branch.%s", kind);
+    else if (layout->layers == 1)
         snprintf(parameter->name, sizeof parameter->name, "%s", kind);
     else
         snprintf(parameter->name, sizeof parameter->name, "%d.%s", 2 * layer, kind);
@@ -30,19 +47,28 @@ static void add_parameter(Layout *layout, int layer, bool bias)
     layout->arena_count += (parameter->count + 3) / 4 * 4;
 }
 
+void layout_init_branched(Layout *layout, const int *widths, int layers, Unused unused)
+{
+    *layout = (Layout){.layers = layers, .branch = unused != UNUSED_NONE};
+    memcpy(layout->widths, widths, sizeof *widths * ((size_t)layers + 1));
+    if (layout->branch) {
+        add_parameter(layout, last_layer(layout), true, true);
+        add_parameter(layout, last_layer(layout), true, false);
+    }
+    for (int layer = layers - 1; layer >= 0; layer--) {
+        add_parameter(layout, layer, false, true);
+        add_parameter(layout, layer, false, false);
+    }
+}
+
 void layout_init(Layout *layout, const int *widths, int layers)
 {
-    *layout = (Layout){.layers = layers};
-    memcpy(layout->widths, widths, sizeof *widths * ((size_t)layers + 1));
-    for (int layer = layers - 1; layer >= 0; layer--) {
-        add_parameter(layout, layer, true);
-        add_parameter(layout, layer, false);
-    }
+    layout_init_branched(layout, widths, layers, UNUSED_NONE);
 }
 
 int layout_bias(const Layout *layout, int layer)
 {
-    return 2 * (layout->layers - 1 - layer);
+    return BRANCH_PARAMETERS * layout->branch + 2 * (layout->layers - 1 - layer);
 }
 
 const Parameter *layout_registered(const Layout *layout, int index)
@@ -50,29 +76,33 @@ const Parameter *layout_registered(const Layout *layout, int index)
     return &layout->parameter[layout->parameters - 1 - index];
 }
 
+/* kaiming_uniform_(a = sqrt(5)): gain = sqrt(2 / (1 + a^2)), bound = sqrt(3) * gain / sqrt(fan_in);
+ * the bias in +-1 / sqrt(fan_in). Bounds in double, as Python computes them. The weight follows its
+ * bias in an arena, and comes first in the random stream. */
+static void init_linear(const Parameter *bias, Random *random, float *arena)
+{
+    const Parameter *weight = bias + 1;
+    double fan_in = weight->columns;
+    double a = sqrt(5);
+    double gain = sqrt(2 / (1 + a * a));
+    double weight_bound = sqrt(3) * (gain / sqrt(fan_in));
+    double bias_bound = 1 / sqrt(fan_in);
+    for (size_t i = 0; i < weight->count; i++)
+        arena[weight->offset + i] =
+            random_uniform(random, (float)-weight_bound, (float)weight_bound);
+    for (size_t i = 0; i < bias->count; i++)
+        arena[bias->offset + i] = random_uniform(random, (float)-bias_bound, (float)bias_bound);
+}
+
 void layout_init_weights(const Layout *layout, uint64_t seed, float *arena)
 {
     memset(arena, 0, sizeof *arena * layout->arena_count);
     Random random;
     random_seed(&random, seed);
-    for (int layer = 0; layer < layout->layers; layer++) {
-        /* kaiming_uniform_(a = sqrt(5)): gain = sqrt(2 / (1 + a^2)), bound = sqrt(3) * gain /
-         * sqrt(fan_in); the bias in +-1 / sqrt(fan_in). Bounds in double, as Python computes them.
-         */
-        double fan_in = layout->widths[layer];
-        double a = sqrt(5);
-        double gain = sqrt(2 / (1 + a * a));
-        double weight_bound = sqrt(3) * (gain / sqrt(fan_in));
-        double bias_bound = 1 / sqrt(fan_in);
-        const Parameter *bias = &layout->parameter[layout_bias(layout, layer)];
-        const Parameter *weight = bias + 1;
-        for (size_t i = 0; i < weight->count; i++)
-            arena[weight->offset + i] =
-                random_uniform(&random, (float)-weight_bound, (float)weight_bound);
-        for (size_t i = 0; i < bias->count; i++)
-            arena[bias->offset + i] =
-                random_uniform(&random, (float)-bias_bound, (float)bias_bound);
-    }
+    for (int layer = 0; layer < layout->layers; layer++)
+        init_linear(&layout->parameter[layout_bias(layout, layer)], &random, arena);
+    if (layout->branch)
+        init_linear(&layout->parameter[BRANCH_BIAS], &random, arena);
 }
 
 void layout_hash(const Layout *layout, const float *arena, uint64_t *hashes)
@@ -116,6 +146,8 @@ Error model_open(Model *model, const Layout *layout, Device *device, float *weig
     TRY(alloc_floats(device, most_outer_rows, layout->widths[layers], &model->logit_gradient));
     for (int i = 0; i < 2; i++)
         TRY(alloc_floats(device, most_rows, widest, &model->delta[i]));
+    if (layout->branch)
+        TRY(alloc_floats(device, most_rows, layout->widths[layers], &model->branch_output));
     return NULL;
 }
 
@@ -129,6 +161,25 @@ float *model_logits(const Model *model)
     return model->activation[model->layout->layers];
 }
 
+bool model_skips(const Model *model, int parameter)
+{
+    return model->layout->branch && model->skips_branch && parameter < BRANCH_PARAMETERS;
+}
+
+/* logits += branch(the activation that the last layer has, too) */
+static void branch_forward(Model *model, int rows)
+{
+    const Layout *layout = model->layout;
+    int layer = last_layer(layout);
+    int out = layout->widths[layer + 1];
+    device_linear_forward(model->device, model->branch_output, model->activation[layer],
+                          model->weights + layout->parameter[BRANCH_WEIGHT].offset,
+                          model->weights + layout->parameter[BRANCH_BIAS].offset, rows,
+                          layout->widths[layer], out, false);
+    device_add(model->device, model_logits(model), model->branch_output,
+               (size_t)rows * (size_t)out);
+}
+
 void model_forward(Model *model, int rows)
 {
     const Layout *layout = model->layout;
@@ -140,12 +191,58 @@ void model_forward(Model *model, int rows)
                               model->weights + weight->offset, model->weights + bias->offset, rows,
                               layout->widths[layer], layout->widths[layer + 1], !last);
     }
+    if (layout->branch && !model->skips_branch)
+        branch_forward(model, rows);
+}
+
+static void branch_backward_params(Model *model, int rows, bool accumulate)
+{
+    const Layout *layout = model->layout;
+    int layer = last_layer(layout);
+    device_linear_backward_params(model->device,
+                                  model->gradients + layout->parameter[BRANCH_WEIGHT].offset,
+                                  model->gradients + layout->parameter[BRANCH_BIAS].offset,
+                                  model->logit_gradient, model->activation[layer], rows,
+                                  layout->widths[layer], layout->widths[layer + 1], accumulate);
+}
+
+/* Adds the branch's part to the gradient of the activation that it shares with the last layer. */
+static void branch_backward_input(Model *model, int rows, float *input_gradient)
+{
+    const Layout *layout = model->layout;
+    int layer = last_layer(layout);
+    float *part = model->delta[(layer + 1) % 2]; /* the last layer uses the other one */
+    device_linear_backward_input(model->device, part, model->logit_gradient,
+                                 model->weights + layout->parameter[BRANCH_WEIGHT].offset,
+                                 model->activation[layer], rows, layout->widths[layer],
+                                 layout->widths[layer + 1]);
+    device_add(model->device, input_gradient, part, (size_t)rows * (size_t)layout->widths[layer]);
+}
+
+void model_zero_skipped(Model *model)
+{
+    for (int i = 0; i < model->layout->parameters; i++) {
+        const Parameter *parameter = &model->layout->parameter[i];
+        if (model_skips(model, i))
+            device_zero(model->device, model->gradients + parameter->offset,
+                        sizeof(float) * parameter->count);
+    }
 }
 
 void model_backward(Model *model, int rows, bool accumulate, GradientReady ready, void *context)
 {
     const Layout *layout = model->layout;
     const float *output_gradient = model->logit_gradient;
+    bool branch = layout->branch && !model->skips_branch;
+    for (int i = 0; i < layout->parameters; i++)
+        model->no_gradient[i] = model_skips(model, i);
+    if (branch) {
+        branch_backward_params(model, rows, accumulate);
+        if (ready) {
+            ready(context, BRANCH_BIAS);
+            ready(context, BRANCH_WEIGHT);
+        }
+    }
     for (int layer = layout->layers - 1; layer >= 0; layer--) {
         int in = layout->widths[layer];
         int out = layout->widths[layer + 1];
@@ -166,6 +263,8 @@ void model_backward(Model *model, int rows, bool accumulate, GradientReady ready
         device_linear_backward_input(model->device, input_gradient, output_gradient,
                                      model->weights + weight->offset, model->activation[layer],
                                      rows, in, out);
+        if (branch && layer == last_layer(layout))
+            branch_backward_input(model, rows, input_gradient);
         output_gradient = input_gradient;
     }
 }

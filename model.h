@@ -11,11 +11,25 @@
 
 #include <stdint.h>
 
-#define MODEL_MOST_LAYERS 64
+#define MODEL_MOST_LAYERS     64
+#define MODEL_MOST_PARAMETERS (2 * MODEL_MOST_LAYERS + 2) /* the branch's, too */
+
+/* A model may have a branch: one more linear layer beside the last one, from the same activation to
+ * the logits, to which its output is added. It is there to be skipped: a parameter that took no
+ * part in the forward pass gets no gradient, and that is what this says of the branch's. */
+typedef enum {
+    UNUSED_NONE,  /* no branch */
+    UNUSED_NEVER, /* a branch, and every replica uses it */
+    UNUSED_ALWAYS,
+    UNUSED_RANK0 /* replica 0 alone skips it */
+} Unused;
+
+/* "never", "always", "rank0"; "none" for UNUSED_NONE. */
+const char *unused_name(Unused unused);
 
 /* A weight [rows, columns] or a bias [rows], named as in PyTorch's nn.Sequential of nn.Linear and
  * nn.ReLU: layer i is module 2i ("0.weight", "0.bias", "2.weight", ...); a model of one layer is a
- * plain nn.Linear ("weight", "bias"). */
+ * plain nn.Linear ("weight", "bias"). The branch is "branch.weight" and "branch.bias". */
 typedef struct Parameter {
     char name[24];
     int rows;
@@ -26,20 +40,25 @@ typedef struct Parameter {
 
 /* Where parameters lie in an arena: one flat array for all weights, one for all gradients, and so
  * on. They lie in the order in which backward finishes their gradients, last layer first and bias
- * before weight (the reverse of PyTorch's registration order), so that a DDP bucket is a slice.
+ * before weight (the reverse of PyTorch's registration order), so that a DDP bucket is a slice; a
+ * branch is registered last, so it lies first.
  * Each starts on a multiple of 16 bytes, as vector loads and cuBLAS like it; the floats between
  * stay zero. */
 typedef struct Layout {
     int layers;
-    int widths[MODEL_MOST_LAYERS + 1];          /* input, hidden ..., classes */
-    int parameters;                             /* 2 per layer */
-    Parameter parameter[2 * MODEL_MOST_LAYERS]; /* in arena order */
+    int widths[MODEL_MOST_LAYERS + 1]; /* input, hidden ..., classes */
+    bool branch;
+    int parameters;                             /* 2 per layer, and 2 of the branch */
+    Parameter parameter[MODEL_MOST_PARAMETERS]; /* in arena order */
     size_t parameter_count;                     /* floats that are learned */
     size_t arena_count;                         /* floats of an arena, with the gaps */
 } Layout;
 
 /* `widths` has layers + 1 entries, all at least 1. */
 void layout_init(Layout *layout, const int *widths, int layers);
+
+/* The same with a branch, unless `unused` is UNUSED_NONE. */
+void layout_init_branched(Layout *layout, const int *widths, int layers, Unused unused);
 
 /* Index of the bias of `layer` in layout->parameter; its weight is the next one. */
 int layout_bias(const Layout *layout, int layer);
@@ -62,6 +81,11 @@ typedef struct Model {
     float *activation[MODEL_MOST_LAYERS + 1];
     float *logit_gradient; /* [rows, classes] */
     float *delta[2]; /* gradients of hidden activations, [rows, widest hidden layer], in turn */
+    float *branch_output; /* [rows, classes]; NULL without a branch */
+    bool skips_branch;    /* set by the caller; of no account without a branch */
+    /* What in PyTorch is a gradient of None, after a backward pass: the parameter took no part in
+     * the forward pass, and an update leaves it alone. */
+    bool no_gradient[MODEL_MOST_PARAMETERS];
 } Model;
 
 /* Makes room on the device for passes of up to `most_rows` rows; input, logits and logit_gradient
@@ -75,6 +99,9 @@ Error model_open(Model *model, const Layout *layout, Device *device, float *weig
  */
 void model_forward(Model *model, int rows);
 
+/* Whether forward passes leave the parameter out. */
+bool model_skips(const Model *model, int parameter);
+
 float *model_input(const Model *model);
 float *model_logits(const Model *model);
 
@@ -83,8 +110,13 @@ typedef void (*GradientReady)(void *context, int parameter);
 
 /* logit_gradient [rows, classes] -> all gradients, after model_forward of the same rows. Last layer
  * first; announces every parameter to `ready` (may be NULL) as soon as its gradient is queued.
- * Gradients are written, or added to what is there if `accumulate`. */
+ * Gradients are written, or added to what is there if `accumulate`. Those of parameters that the
+ * forward pass skipped are neither written nor announced, but noted in no_gradient. */
 void model_backward(Model *model, int rows, bool accumulate, GradientReady ready, void *context);
+
+/* Zeroes the gradients of skipped parameters: before a sum over replicas, to which this one then
+ * adds nothing. What lies there is an earlier sum. */
+void model_zero_skipped(Model *model);
 
 /* 64-bit FNV-1a hash of each parameter's bits, for comparing replicas: `hashes` [parameters], from
  * an arena in host memory. */

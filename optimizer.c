@@ -29,13 +29,22 @@ Error optimizer_open(Optimizer *optimizer, const OptimizerSettings *settings, De
     return NULL;
 }
 
-void optimizer_step(Optimizer *optimizer, float *weights, const float *gradients)
+static float *state_at(const Optimizer *optimizer, int index, size_t offset)
+{
+    float *state = optimizer->state[index];
+    return state ? state + offset : NULL;
+}
+
+static void update(Optimizer *optimizer, float *weights, const float *gradients, Slice slice)
 {
     const OptimizerSettings *settings = &optimizer->settings;
-    optimizer->steps++;
+    float *first = state_at(optimizer, 0, slice.offset);
+    float *second = state_at(optimizer, 1, slice.offset);
+    weights += slice.offset;
+    gradients += slice.offset;
     if (settings->kind == OPTIMIZER_SGD) {
-        device_sgd_step(optimizer->device, weights, gradients, optimizer->state[0],
-                        optimizer->count, (float)settings->lr, (float)settings->momentum,
+        device_sgd_step(optimizer->device, weights, gradients, first, slice.count,
+                        (float)settings->lr, (float)settings->momentum,
                         (float)settings->weight_decay);
         return;
     }
@@ -48,6 +57,19 @@ void optimizer_step(Optimizer *optimizer, float *weights, const float *gradients
         .decoupled = settings->kind == OPTIMIZER_ADAMW,
         .step = optimizer->steps,
     };
-    device_adam_step(optimizer->device, weights, gradients, optimizer->state[0],
-                     optimizer->state[1], optimizer->count, &step);
+    device_adam_step(optimizer->device, weights, gradients, first, second, slice.count, &step);
+}
+
+void optimizer_step_slices(Optimizer *optimizer, float *weights, const float *gradients,
+                           const Slice *slice, int slices)
+{
+    optimizer->steps++;
+    for (int i = 0; i < slices; i++)
+        update(optimizer, weights, gradients, slice[i]);
+}
+
+void optimizer_step(Optimizer *optimizer, float *weights, const float *gradients)
+{
+    Slice whole = {.count = optimizer->count};
+    optimizer_step_slices(optimizer, weights, gradients, &whole, 1);
 }

@@ -37,4 +37,14 @@ Error optimizer_open(Optimizer *optimizer, const OptimizerSettings *settings, De
 /* One update of `weights` by `gradients`, both arenas on the optimizer's device. */
 void optimizer_step(Optimizer *optimizer, float *weights, const float *gradients);
 
+/* A part of an arena, in floats. */
+typedef struct Slice {
+    size_t offset, count;
+} Slice;
+
+/* One update of these slices; the rest of the weights and of the optimizer's state stays as it is,
+ * as in PyTorch for a parameter whose gradient is None: not even weight decay touches it. */
+void optimizer_step_slices(Optimizer *optimizer, float *weights, const float *gradients,
+                           const Slice *slice, int slices);
+
 #endif

@@ -71,6 +71,10 @@ const struct argp_option options_table[] = {
      "widths from the pixels to the classes (" DEFAULT_LAYERS ")", 0},
     {"batch", KEY_BATCH, "N", 0,
      "images per update, shared out among the devices (" DEFAULT_BATCH ")", 0},
+    {"unused", KEY_UNUSED, "WHO", 0,
+     "add a branch beside the last layer that never, always or rank0 (the first device alone) "
+     "leaves out",
+     0},
     {"data", KEY_DATA, "NAME", 0,
      "fashion-mnist, synthetic, or a directory of IDX files (" DEFAULT_DATA ")", 0},
     {"samples", KEY_SAMPLES, "N", 0, "training images of --data=synthetic (" DEFAULT_SAMPLES ")",
@@ -103,6 +107,10 @@ const struct argp_option options_table[] = {
      0},
     {"overlap", KEY_OVERLAP, "on|off", 0,
      "DDP sends a bucket while backward goes on (" DEFAULT_OVERLAP ")", 0},
+    {"find-unused-parameters", KEY_FIND_UNUSED, 0, 0,
+     "DDP asks every step which parameters got a gradient: without it, one that got none is an "
+     "error",
+     0},
     {"timeout", KEY_TIMEOUT, "SECONDS", 0,
      "a rank waits this long for the others (" DEFAULT_TIMEOUT ")", 0},
 
@@ -154,6 +162,7 @@ const char *const options_optimizer_names[] = {"sgd", "adam", "adamw", NULL};
 const char *const options_collective_names[] = {"all_reduce", "all_gather", "broadcast",
                                                 "reduce_scatter", NULL};
 static const char *const op_names[] = {"sum", "avg", "min", "max", "prod", NULL};
+const char *const options_unused_names[] = {"never", "always", "rank0", NULL};
 static const char *const overlap_names[] = {"on", "off", NULL};
 static const char *const depth_names[] = {"beginner", "developer", "researcher", NULL};
 
@@ -255,6 +264,13 @@ Error options_set(Options *o, int key, const char *text)
     case KEY_OVERLAP:
         TRY(parse_choice("overlap", text, overlap_names, &choice));
         o->overlap = choice == 0;
+        return NULL;
+    case KEY_UNUSED:
+        TRY(parse_choice("unused", text, options_unused_names, &choice));
+        o->unused = (Unused)(UNUSED_NEVER + choice);
+        return NULL;
+    case KEY_FIND_UNUSED:
+        o->find_unused = true;
         return NULL;
     case KEY_TIMEOUT:
         TRY(parse_real("timeout", text, 0, 1e6, &o->timeout_s));

@@ -48,6 +48,8 @@ typedef struct Options {
     double bucket_mb; /* MiB */
     bool bucket_given;
     bool overlap;
+    Unused unused;
+    bool find_unused;
     double timeout_s;
 
     HelloCollective collective; /* this and the next three: of --mode=hello */
@@ -63,7 +65,7 @@ typedef struct Options {
     bool weights_only;
     bool strict;
     struct {
-        bool layers, batch, seed, optimizer, lr, momentum, weight_decay, data;
+        bool layers, batch, seed, optimizer, lr, momentum, weight_decay, data, unused;
     } typed; /* a resumed run must agree with what was typed, and decides what was not */
 
     bool describe;

@@ -85,6 +85,19 @@ static Error follow_layers(Options *options, const Progressed *saved)
     return NULL;
 }
 
+/* Who skips the branch is part of what the run was: an optimizer counts its steps. */
+static Error follow_unused(Options *options, const Progressed *saved)
+{
+    if (options->typed.unused && options->unused != saved->unused)
+        return saved->unused == UNUSED_NONE
+                   ? error_make("--unused adds a branch, and the run saved in %s has none: leave "
+                                "it out, or begin a new run with --load",
+                                shown(options->resume).text)
+                   : contradiction("unused", options, unused_name(saved->unused));
+    options->unused = saved->unused;
+    return NULL;
+}
+
 Error options_resume(Options *options, const Progressed *saved)
 {
     OptimizerSettings *optimizer = &options->optimizer;
@@ -100,6 +113,7 @@ Error options_resume(Options *options, const Progressed *saved)
                      (int64_t)saved->seed));
     TRY(follow_whole(options, options->samples_given, "samples", options->samples, saved->samples));
     TRY(follow_layers(options, saved));
+    TRY(follow_unused(options, saved));
     options->optimizer = saved->optimizer;
     options->batch = saved->batch;
     options->seed = saved->seed;

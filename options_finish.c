@@ -99,6 +99,20 @@ static Error finish_checkpoints(const Parse *parse)
     o->typed.momentum = given(parse, KEY_MOMENTUM);
     o->typed.weight_decay = given(parse, KEY_WEIGHT_DECAY);
     o->typed.data = given(parse, KEY_DATA);
+    o->typed.unused = given(parse, KEY_UNUSED);
+    return NULL;
+}
+
+/* --unused and --find-unused-parameters */
+static Error finish_unused(const Options *o)
+{
+    bool trains = o->mode != MODE_HELLO && !o->show_sampler;
+    if (o->unused != UNUSED_NONE && !trains)
+        return error_make("--unused adds a branch to the model, and here is none: leave it out");
+    bool has_ddp = trains && !o->describe && (o->mode == MODE_DDP || o->mode == MODE_COMPARE);
+    if (o->find_unused && !has_ddp)
+        return error_make("--find-unused-parameters is DDP's: its buckets wait for every "
+                          "gradient; use it with --mode=ddp or compare");
     return NULL;
 }
 
@@ -152,6 +166,7 @@ Error options_finish(const Parse *parse)
     o->samples_given = given(parse, KEY_SAMPLES);
     o->bucket_given = given(parse, KEY_BUCKET_MB);
     TRY(finish_checkpoints(parse));
+    TRY(finish_unused(o));
     TRY(finish_devices(o));
     return finish_gpus(o);
 }

@@ -33,6 +33,8 @@ enum {
     KEY_SAMPLES,
     KEY_BUCKET_MB,
     KEY_OVERLAP,
+    KEY_UNUSED,
+    KEY_FIND_UNUSED,
     KEY_TIMEOUT,
     KEY_COLLECTIVE,
     KEY_OP,
@@ -66,6 +68,7 @@ extern const struct argp_option options_table[];
 /* Names of the values of a choice, in the order of their enum; a NULL ends each. */
 extern const char *const options_mode_names[];
 extern const char *const options_optimizer_names[];
+extern const char *const options_unused_names[]; /* from UNUSED_NEVER on */
 extern const char *const options_collective_names[];
 
 /* What argp's callback works on. */

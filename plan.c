@@ -139,7 +139,9 @@ static Error plan_load(const Options *options, const Checkpoint *checkpoint, Pla
         .strict = options->strict,
         .wrapped = options->wrapped_keys,
         .complete = options->resume != NULL,
-        .class = !options->wrapped_keys      ? plan->layout.layers == 1 ? "Linear" : "Sequential"
+        .class = !options->wrapped_keys      ? plan->layout.branch        ? "Branched"
+                                               : plan->layout.layers == 1 ? "Linear"
+                                                                          : "Sequential"
                  : options->mode == MODE_DDP ? "DistributedDataParallel"
                                              : "DataParallel",
     };
@@ -173,6 +175,8 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     config->bucket_mb = options->bucket_mb;
     config->bucket_explicit = options->bucket_given;
     config->overlap = options->overlap;
+    config->unused = options->unused;
+    config->find_unused = options->find_unused;
     config->timeout_s = options->timeout_s;
     TRY(plan_devices(options, config));
     config->save = (CheckpointSettings){
@@ -184,7 +188,7 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     if (options->resume)
         TRY(plan_resume(options, data, checkpoint, config));
     TRY(plan_schedule(options, data, config));
-    layout_init(&plan->layout, options->widths, options->layers);
+    layout_init_branched(&plan->layout, options->widths, options->layers, options->unused);
     plan_runs(options, plan);
     for (int i = 0; i < plan->runs; i++) {
         Run *run = &plan->run[i];

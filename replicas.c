@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MOST_NUMBERS (2 * (size_t)MODEL_MOST_LAYERS)
+#define MOST_NUMBERS ((size_t)MODEL_MOST_PARAMETERS)
 
 size_t replicas_bytes(int world)
 {

@@ -39,6 +39,8 @@ typedef struct Config {
     double bucket_mb;
     bool bucket_explicit;
     bool overlap; /* of RUN_DDP */
+    Unused unused;
+    bool find_unused; /* DDP asks every step which parameters were used */
     double timeout_s;
 
     int64_t first_step; /* taken before a resumed run was saved; all other steps count from here */
@@ -74,6 +76,10 @@ typedef struct LaneShared {
     char transport[64];
     char error[1024];    /* why its process failed, if it could say */
     _Atomic bool failed; /* error is there */
+    /* Of a rank without --find-unused-parameters whose backward pass left parameters without a
+     * gradient: which, written before `misses` is set. The run then fails. */
+    bool missing[MODEL_MOST_PARAMETERS];
+    _Atomic bool misses;
 } LaneShared;
 
 typedef struct RunShared {

@@ -54,7 +54,7 @@ static Error single_step(Job *job, const Batch *batch)
     model_backward(model, rows, false, NULL, NULL);
 
     timer_phase(timer, PHASE_UPDATE);
-    optimizer_step(&worker->optimizer, model->weights, model->gradients);
+    worker_update(worker);
     return device_failure(worker->device);
 }
 

@@ -227,16 +227,19 @@ static void explain_failure(const Supervisor *supervisor)
 {
     Plan *plan = supervisor->plan;
     const Launch *launch = &supervisor->launch;
-    for (int number = 0; number < launch->count; number++) {
-        int rank;
-        const Run *run = locate(plan, number, &rank);
-        if (number != launch->failed && atomic_load(&run->lanes[rank].failed))
-            fprintf(stderr, "trainer: %s\n", run->lanes[rank].error);
-    }
-
     int rank;
     const Run *run = locate(plan, launch->failed, &rank);
     const LaneShared *lane = &run->lanes[rank];
+    for (int number = 0; number < launch->count; number++) {
+        int other_rank;
+        const Run *other_run = locate(plan, number, &other_rank);
+        const LaneShared *other = &other_run->lanes[other_rank];
+        if (number == launch->failed || !atomic_load(&other->failed))
+            continue;
+        if (strcmp(other->error, lane->error) != 0) /* ranks may agree on what went wrong */
+            fprintf(stderr, "trainer: %s\n", other->error);
+    }
+
     const Process *process = &launch->process[launch->failed];
     char title[64], who[64], end[128], operation[64] = "";
     if (atomic_load(&lane->failed))

@@ -44,6 +44,8 @@ Error worker_open(Job *job, int worker, float *weights, float *gradients, int mo
     LaneShared *lane = &job->run->lanes[device];
     TRY(model_open(&self->model, job->layout, self->device, weights, gradients, most_rows,
                    most_outer_rows));
+    Unused unused = job->config->unused;
+    self->model.skips_branch = unused == UNUSED_ALWAYS || (unused == UNUSED_RANK0 && device == 0);
     TRY(feed_open(&self->feed, self->device, most_outer_rows, (size_t)job->layout->widths[0]));
     TRY(device_alloc(self->device, sizeof *self->stats * TIMER_STEPS, (void **)&self->stats));
     timer_init(&self->timer, self->device, comm, run_records(job->plan, job->run, device),
@@ -77,6 +79,26 @@ void worker_loss(Worker *worker, const Batch *batch, int rows)
                                  &worker->stats[batch->slot], model_logits(&worker->model),
                                  worker->feed.labels, rows, layout->widths[layout->layers],
                                  1.0f / (float)batch->count);
+}
+
+void worker_update(Worker *worker)
+{
+    const Model *model = &worker->model;
+    const Layout *layout = model->layout;
+    Slice slice[MODEL_MOST_PARAMETERS];
+    int slices = 0;
+    bool grows = false; /* the last slice reaches up to the next parameter */
+    for (int i = 0; i < layout->parameters; i++) {
+        size_t offset = layout->parameter[i].offset;
+        size_t end =
+            i + 1 < layout->parameters ? layout->parameter[i + 1].offset : layout->arena_count;
+        if (grows && !model->no_gradient[i])
+            slice[slices - 1].count += end - offset;
+        else if (!model->no_gradient[i])
+            slice[slices++] = (Slice){.offset = offset, .count = end - offset};
+        grows = !model->no_gradient[i];
+    }
+    optimizer_step_slices(&worker->optimizer, model->weights, model->gradients, slice, slices);
 }
 
 static Error open_devices(Job *job)
@@ -231,6 +253,7 @@ static Error save_from(Job *job, int64_t steps_done, float *weights, float *cons
     int64_t step = config->first_step + steps_done;
     Progressed progressed = {
         .layers = layout->layers,
+        .unused = config->unused,
         .optimizer = config->optimizer,
         .seed = config->seed,
         .batch = config->batch,

@@ -66,6 +66,10 @@ void worker_set_transport(Job *job, const char *transport);
  * stats. */
 void worker_loss(Worker *worker, const Batch *batch, int rows);
 
+/* The optimizer's step with the worker's gradients; parameters that have none (model.h,
+ * no_gradient) stay as they are. */
+void worker_update(Worker *worker);
+
 /* The whole life of one process of a run. After an error the process is to end: threads of it may
  * be at work still, and nothing has been freed. */
 Error train(const Plan *plan, Run *run, int rank);

@@ -31,6 +31,7 @@ typedef enum {
     BYTES_OUTPUTS,
     BYTES_OUTPUT_GRADIENTS,
     BYTES_PARAMETER_GRADIENTS,
+    BYTES_USED_MAP, /* DDP's ranks tell each other which parameters they used */
     BYTES_KINDS
 } BytesKind;
 

@@ -141,7 +141,7 @@ static double busy_share(const Plan *plan, const Run *run, const Measured *measu
 {
     double busy_ms = 0;
     for (int phase = 0; phase < PHASES; phase++)
-        if (phase != PHASE_LATE_COLLEAGUE && phase != PHASE_TRANSFER)
+        if (phase != PHASE_LATE_COLLEAGUE && phase != PHASE_TRANSFER && phase != PHASE_USED_MAP)
             busy_ms += phase_mean(plan, run, measured, device, (Phase)phase);
     double step_ms =
         statistics_mean_within(measured->ms, measured->ms, measured->count, measured->middle);
@@ -158,6 +158,7 @@ static cJSON *traffic_json(const Plan *plan, const Run *run, const Measured *mea
         [BYTES_OUTPUTS] = "outputs",
         [BYTES_OUTPUT_GRADIENTS] = "output_gradients",
         [BYTES_PARAMETER_GRADIENTS] = "parameter_gradients",
+        [BYTES_USED_MAP] = "used_map",
     };
     if (measured->typical < 0)
         return cJSON_CreateNull();
@@ -184,7 +185,21 @@ static cJSON *traffic_json(const Plan *plan, const Run *run, const Measured *mea
     cJSON_AddNumberToObject(object, "total", total);
     cJSON *kinds = cJSON_AddObjectToObject(object, "by_kind");
     for (int kind = 0; kind < BYTES_KINDS; kind++)
-        cJSON_AddNumberToObject(kinds, names[kind], by_kind[kind]);
+        if (kind != BYTES_USED_MAP || plan->config.find_unused)
+            cJSON_AddNumberToObject(kinds, names[kind], by_kind[kind]);
+    return object;
+}
+
+/* What --find-unused-parameters costs in a step: bytes over all links, and the ms by which it is
+ * longer. */
+static cJSON *find_unused_json(const Plan *plan, const Run *run, const Measured *measured)
+{
+    double bytes = 0;
+    for (int device = 0; device < run->devices && measured->typical >= 0; device++)
+        bytes += (double)run_records(plan, run, device)[measured->typical].sent[BYTES_USED_MAP];
+    cJSON *object = cJSON_CreateObject();
+    add_number(object, "bytes", measured->typical >= 0 ? bytes : NAN);
+    add_number(object, "ms", phase_mean(plan, run, measured, 0, PHASE_USED_MAP));
     return object;
 }
 
@@ -382,6 +397,9 @@ static cJSON *result_json(const Plan *plan, const ReportContext *context, const 
         cJSON_AddItemToObject(object, "phases_over_ranks_ms",
                               phases_over_ranks_json(plan, run, measured));
     cJSON_AddItemToObject(object, "traffic", traffic_json(plan, run, measured));
+    if (config->find_unused && run->group)
+        cJSON_AddItemToObject(object, "find_unused_parameters",
+                              find_unused_json(plan, run, measured));
     add_devices(object, plan, run, measured);
     if (run->kind != RUN_LIMIT) {
         add_learning(object, plan, context, run);
@@ -514,6 +532,11 @@ static cJSON *config_json(const Plan *plan, const ReportContext *context)
     cJSON_AddNumberToObject(object, "bucket_mb", config->bucket_mb);
     cJSON_AddBoolToObject(object, "bucket_mb_explicit", config->bucket_explicit);
     cJSON_AddBoolToObject(object, "overlap", config->overlap);
+    if (config->unused == UNUSED_NONE)
+        cJSON_AddNullToObject(object, "unused");
+    else
+        cJSON_AddStringToObject(object, "unused", unused_name(config->unused));
+    cJSON_AddBoolToObject(object, "find_unused_parameters", config->find_unused);
     cJSON_AddNumberToObject(object, "timeout_s", config->timeout_s);
     return object;
 }

@@ -4,6 +4,7 @@
 
 #include "device/range.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *phase_name(Phase phase)
@@ -20,6 +21,7 @@ const char *phase_name(Phase phase)
         [PHASE_REDUCE] = "reduce",
         [PHASE_LATE_COLLEAGUE] = "late_colleague",
         [PHASE_TRANSFER] = "transfer",
+        [PHASE_USED_MAP] = "used_map",
         [PHASE_UPDATE] = "update",
     };
     return phase == PHASE_NONE ? "none" : names[phase];
@@ -84,28 +86,38 @@ void timer_wait_begin(Timer *timer)
     timer_phase(timer, PHASE_TRANSFER);
 }
 
-void timer_wait_end(Timer *timer)
+/* Moves what the communicator did since the last time into the record; of more operations than it
+ * holds, the rest is dropped. Returns the ms for which they waited for the last rank since
+ * `from_ms`, on the host's clock. */
+static double take_talk(Timer *timer, double from_ms)
 {
     StepRecord *record = current_record(timer);
-    CommSpan spans[STEP_TALKS];
+    CommSpan span;
     double late_ms = 0;
-    record->talks = comm_take_spans(timer->comm, spans, STEP_TALKS);
-    for (int i = 0; i < record->talks; i++) {
-        record->talk[i] = (TalkRecord){
-            .start_ms = (float)(spans[i].start_ms - record->start_ms),
-            .arrived_ms = (float)(spans[i].arrived_ms - record->start_ms),
-            .done_ms = (float)(spans[i].done_ms - record->start_ms),
+    while (comm_take_spans(timer->comm, &span, 1) == 1) {
+        if (record->talks == STEP_TALKS)
+            continue;
+        record->talk[record->talks++] = (TalkRecord){
+            .start_ms = (float)(span.start_ms - record->start_ms),
+            .arrived_ms = (float)(span.arrived_ms - record->start_ms),
+            .done_ms = (float)(span.done_ms - record->start_ms),
         };
         /* what of [start, arrived] lies inside this wait */
-        double from =
-            spans[i].start_ms > timer->wait_from_ms ? spans[i].start_ms : timer->wait_from_ms;
-        if (spans[i].arrived_ms > from)
-            late_ms += spans[i].arrived_ms - from;
+        double from = span.start_ms > from_ms ? span.start_ms : from_ms;
+        if (span.arrived_ms > from)
+            late_ms += span.arrived_ms - from;
     }
-    CommSpan more;
-    while (comm_take_spans(timer->comm, &more, 1) == 1) {
-        /* of more operations than a record holds, the rest is dropped */
-    }
+    return late_ms;
+}
+
+void timer_take_talk(Timer *timer)
+{
+    take_talk(timer, INFINITY);
+}
+
+void timer_wait_end(Timer *timer)
+{
+    double late_ms = take_talk(timer, timer->wait_from_ms);
     if (late_ms > 0 && device_kind(timer->device) == DEVICE_CPU) {
         struct StepMarks *step = &timer->step[timer->pending - 1];
         Event wait_began = step->mark[step->marks - 1].event;

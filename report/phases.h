@@ -25,6 +25,7 @@ typedef enum {
     PHASE_REDUCE,
     PHASE_LATE_COLLEAGUE,
     PHASE_TRANSFER,
+    PHASE_USED_MAP, /* DDP's ranks tell each other which parameters they used */
     PHASE_UPDATE,
     PHASES
 } Phase;
@@ -99,6 +100,10 @@ void timer_phase(Timer *timer, Phase phase);
  * cannot tell, all is PHASE_TRANSFER. */
 void timer_wait_begin(Timer *timer);
 void timer_wait_end(Timer *timer);
+
+/* Adds the communicator's operations that were completed since to the step's record, for the
+ * timeline. timer_wait_end does that for those before it. */
+void timer_take_talk(Timer *timer);
 
 /* The step is over. */
 void timer_end(Timer *timer);

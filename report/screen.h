@@ -27,6 +27,7 @@ typedef enum {
     STEP_REDUCE,
     STEP_LATE_COLLEAGUE,
     STEP_TRANSFER,
+    STEP_USED_MAP,
     STEP_UPDATE,
     STEP_OTHER,
     STEP_PHASES
@@ -43,7 +44,7 @@ typedef enum {
 } Spent;
 
 /* The traffic's kinds, in the order of device.h. */
-enum { TRAFFIC_KINDS = 5 };
+enum { TRAFFIC_KINDS = 6 };
 
 typedef struct Result {
     Mode mode;
@@ -154,6 +155,9 @@ void screen_researcher(Text *text, const Report *report);
 
 /* "Busiest device sends/receives: ..." for DP and DDP, either of which may be NULL. */
 void screen_busiest(Text *text, const Result *dp, const Result *ddp);
+
+/* What --find-unused-parameters costs in a step of this run; nothing without it. */
+void screen_find_unused(Text *text, const Result *run);
 
 /* Names the other depths. */
 void screen_more(Text *text);

@@ -117,6 +117,17 @@ void screen_busiest(Text *text, const Result *dp, const Result *ddp)
     screen_fitting(text, TEXT_PLAIN, candidates, 2);
 }
 
+void screen_find_unused(Text *text, const Result *run)
+{
+    const cJSON *price =
+        run ? cJSON_GetObjectItemCaseSensitive(run->json, "find_unused_parameters") : NULL;
+    double bytes = json_number(price, "bytes"), ms = json_number(price, "ms");
+    if (isnan(bytes) && isnan(ms))
+        return;
+    text_paragraph(text, TEXT_PLAIN, 2, "find-unused-parameters: %s bytes and %s ms more per step.",
+                   figure_count(bytes).text, figure_number(ms, 3).text);
+}
+
 void screen_learned(Text *text, const Report *report, const Result *run)
 {
     if (!run)
@@ -295,6 +306,9 @@ static void print_same_weights(Text *text, const Report *report)
     const Result *dp = report_result(report, MODE_DP, report->devices);
     const Result *ddp = report_result(report, MODE_DDP, report->devices);
     double from_single = fmax(dp ? dp->weight_difference : NAN, ddp ? ddp->weight_difference : NAN);
+    const char *unused = json_string(report->config, "unused");
+    if (unused && strcmp(unused, "rank0") == 0)
+        from_single = NAN; /* one device is rank 0 for every image: another training */
     if (cJSON_IsTrue(dp_equals_ddp(report, report->devices)))
         text_paragraph(
             text, TEXT_PLAIN, 2, "Same weights? DP = DDP to the last bit%s.",
@@ -366,6 +380,7 @@ void screen_compare(Text *text, const Report *report, bool more)
     timeline_print(text, "Who works, who waits", drawn, 2, BEGINNER_LANES);
     text_newline(text);
     screen_busiest(text, dp, ddp);
+    screen_find_unused(text, ddp);
     print_same_weights(text, report);
     screen_learned(text, report, ddp ? ddp : dp);
     print_verdict(text, report);

@@ -134,8 +134,8 @@ enum { ROW_ALL_LINKS = TRAFFIC_KINDS, ROW_SENT, ROW_RECEIVED, BYTES_ROWS };
 static const char *bytes_label(int row)
 {
     static const char *const labels[BYTES_ROWS] = {
-        "model",     "inputs",        "outputs",          "output gradients", "param. gradients",
-        "all links", "busiest sends", "busiest receives",
+        "model",    "inputs",    "outputs",       "output gradients", "param. gradients",
+        "used map", "all links", "busiest sends", "busiest receives",
     };
     return labels[row];
 }

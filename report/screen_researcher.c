@@ -58,6 +58,9 @@ static double flops_per_sample(const Report *report)
     int count = read_layers(report, widths);
     for (int i = 0; i + 1 < count; i++)
         flops += (i == 0 ? 4 : 6) * widths[i] * widths[i + 1];
+    const char *unused = json_string(report->config, "unused");
+    if (unused && strcmp(unused, "never") == 0) /* a branch beside the last layer, in use */
+        flops += (count == 2 ? 4 : 6) * widths[count - 2] * widths[count - 1];
     return count >= 2 ? flops : NAN;
 }
 

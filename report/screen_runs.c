@@ -56,6 +56,7 @@ static const struct {
     [STEP_REDUCE] = {"reduce", "reduce", SPENT_COPYING, SPENT_COPYING},
     [STEP_LATE_COLLEAGUE] = {"late_colleague", "late colleague", SPENT_WAITING, SPENT_WAITING},
     [STEP_TRANSFER] = {"transfer", "transfer", SPENT_WAITING, SPENT_WAITING},
+    [STEP_USED_MAP] = {"used_map", "used map", SPENT_WAITING, SPENT_WAITING},
     [STEP_UPDATE] = {"update", "update", SPENT_COMPUTING, SPENT_BOSS_ALONE},
     [STEP_OTHER] = {"other", "other", SPENT_OTHER, SPENT_OTHER},
 };
@@ -130,7 +131,7 @@ static void read_phases(Result *run)
 static void read_traffic(Result *run)
 {
     static const char *const kinds[TRAFFIC_KINDS] = {
-        "model", "inputs", "outputs", "output_gradients", "parameter_gradients",
+        "model", "inputs", "outputs", "output_gradients", "parameter_gradients", "used_map",
     };
     const cJSON *traffic = member(run->json, "traffic");
     const cJSON *busiest = member(traffic, "busiest");

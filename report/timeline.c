@@ -50,19 +50,11 @@ static const struct {
     const char *phase;
     Letter letter;
 } letter_of_phase[] = {
-    {"input", LETTER_INPUT},
-    {"replicate", LETTER_COPY},
-    {"scatter", LETTER_COPY},
-    {"scatter_grad", LETTER_COPY},
-    {"forward", LETTER_FORWARD},
-    {"gather", LETTER_GATHER},
-    {"loss", LETTER_LOSS},
-    {"backward", LETTER_BACKWARD},
-    {"reduce", LETTER_REDUCE},
-    {"update", LETTER_UPDATE},
-    {"late_colleague", LETTER_WAIT},
-    {"transfer", LETTER_WAIT},
-    {"all_reduce", LETTER_ALL_REDUCE},
+    {"input", LETTER_INPUT},       {"replicate", LETTER_COPY},        {"scatter", LETTER_COPY},
+    {"scatter_grad", LETTER_COPY}, {"forward", LETTER_FORWARD},       {"gather", LETTER_GATHER},
+    {"loss", LETTER_LOSS},         {"backward", LETTER_BACKWARD},     {"reduce", LETTER_REDUCE},
+    {"update", LETTER_UPDATE},     {"late_colleague", LETTER_WAIT},   {"transfer", LETTER_WAIT},
+    {"used_map", LETTER_WAIT},     {"all_reduce", LETTER_ALL_REDUCE},
 };
 
 typedef struct Lane {

@@ -36,7 +36,7 @@ static void test_initial_weights_equal_bit_for_bit(void **state)
         float *arena = malloc(sizeof *arena * layout.arena_count);
         assert_non_null(arena);
         layout_init_weights(&layout, seed, arena);
-        uint64_t hashes[2 * MODEL_MOST_LAYERS];
+        uint64_t hashes[MODEL_MOST_PARAMETERS];
         layout_hash(&layout, arena, hashes);
 
         for (int i = 0; i < layout.parameters; i++) {
