@@ -1,7 +1,7 @@
 #!/bin/bash
 # unused.sh: a branch that all, none or some devices leave out: who gets a gradient, what that does to the
-# weights, and what DDP says of it with and without --find-unused-parameters. That the numbers are
-# PyTorch's is test_unused.c's to show.
+# weights, and what DDP says of it with and without --find-unused-parameters. The numbers are PyTorch's
+# (tests/golden/unused.txt; test_unused.c compares one device's).
 # sanitizers: yes
 . tests/tools/cases.sh
 
@@ -9,14 +9,16 @@ find=--find-unused-parameters
 both() { json "$work/run.json" "comparisons.devices=$1.dp_equals_ddp"; }
 says() { grep -qF -- "$1" "$work/err"; }
 
-# tensor FILE KEY: the bytes of a float tensor of a safetensors file, as hexadecimal digits
-tensor() {
+# raw FILE KEY: the bytes of a float tensor of a safetensors file
+raw() {
     local size begin end
     size=$(od -An -tu8 -N8 "$1" | tr -d ' ')
     read -r begin end < <(tail -c +9 "$1" | head -c "$size" |
         sed 's/.*"'"$2"'":{[^}]*"data_offsets":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/')
-    tail -c +$((9 + size + begin)) "$1" | head -c $((end - begin)) | od -An -v -tx4 | tr -d '\n '
+    tail -c +$((9 + size + begin)) "$1" | head -c $((end - begin))
 }
+tensor() { raw "$1" "$2" | cksum; }
+floats() { raw "$1" "$2" | od -An -v -tfF -w4 | tr -d ' '; }
 
 # --- DP = DDP to the last bit, whoever skips ---
 
@@ -77,6 +79,48 @@ saved plain --mode=single --lr=0
 expect "the branch comes last in the random stream" is "$(tensor "$work/plain" 2.bias)" \
     "$(tensor "$work/new" 2.bias)"
 
+# --- as PyTorch's DistributedDataParallel on two ranks ---
+
+golden=tests/golden/unused.txt
+read -r _ samples pixels classes <<<"$(grep '^data ' "$golden")"
+mkdir "$work/set"
+"${GOLDENSET:-build/tests/tools/goldenset}" "$work/set" "$samples" \
+    "$(awk -v pixels="$pixels" 'BEGIN { print sqrt(pixels) }')" "$classes" || not_ok "the data set can be written"
+
+# golden_numbers CASE NAME: those that follow a line that begins with NAME, after the line CASE
+golden_numbers() {
+    awk -v case="$1" -v name="$2" '$0 == case { on = 1; next } /^ddp/ { on = 0 }
+        on && /^[a-z]/ { of = $1 == name; next } on && of' "$golden" | tr ' ' '\n'
+}
+
+# near FILE FILE COUNT BOUND: columns of so many numbers, none further apart than the bound
+near() {
+    paste "$1" "$2" | awk -v count="$3" -v bound="$4" 'NF != 2 || ($1 - $2) ^ 2 > bound ^ 2 {
+        print "number " NR ": " $1 " and " $2; bad = 1; exit } END { exit bad || NR != count }'
+}
+
+while IFS= read -r case; do
+    read -r _ unused kind seed lr momentum decay batch steps _ widths <<<"$case"
+    [ "$kind" = sgd ] && momentum="--momentum=$momentum" || momentum=
+    # shellcheck disable=SC2086 # no option or one
+    run --mode=ddp --data="$work/set" --device=cpu --layers="${widths// /,}" --seed="$seed" \
+        --optimizer="$kind" --lr="$lr" $momentum --weight-decay="$decay" --batch="$batch" --steps="$steps" \
+        --warmup=0 --quiet --unused="$unused" $find --log-losses --json="$work/run.json" \
+        --save="$work/run" --weights-only
+    name="PyTorch: $unused, $kind"
+    expect "$name: runs" is "$status" 0
+    json "$work/run.json" results.mode=ddp.losses | tr -d '[] ' | tr , '\n' >"$work/losses"
+    golden_numbers "$case" losses >"$work/wanted"
+    # what rounding comes to in 20 steps; a branch treated otherwise is off by a hundred times as much
+    expect "$name: the losses" near "$work/losses" "$work/wanted" "$steps" 1e-4
+    for key in branch.weight branch.bias; do
+        floats "$work/run" $key >"$work/numbers"
+        golden_numbers "$case" $key >"$work/wanted"
+        expect "$name: $key" near "$work/numbers" "$work/wanted" "$(wc -l <"$work/wanted")" 1e-4
+        expect "$name: $key is there" test "$(wc -l <"$work/wanted")" -ge 10
+    done
+done < <(grep '^ddp ' "$golden")
+
 # --- without the option: the end of the same backward pass, by name and rank ---
 
 for overlap in on off; do
@@ -119,8 +163,8 @@ run $small --quiet --mode=ddp --epochs=2 --unused=rank0 $find --save="$work/whol
 run $small --quiet --mode=ddp --epochs=1 --unused=rank0 $find --save="$work/half"
 run $small --quiet --mode=ddp --epochs=2 --resume="$work/half" $find --save="$work/both"
 expect "a resumed run goes on with its branch, and who skips it, bit for bit" \
-    is "$(for key in 0.weight branch.weight; do tensor "$work/both" $key; done | cksum)" \
-    "$(for key in 0.weight branch.weight; do tensor "$work/whole" $key; done | cksum)"
+    is "$(tensor "$work/both" 0.weight) $(tensor "$work/both" branch.weight)" \
+    "$(tensor "$work/whole" 0.weight) $(tensor "$work/whole" branch.weight)"
 run $small --mode=ddp --epochs=2 --resume="$work/half" --unused=never
 expect "another --unused contradicts it" says "--unused contradicts $work/half, which was saved with --unused=rank0"
 run $small --quiet --mode=single --epochs=1 --save="$work/clean"

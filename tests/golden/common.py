@@ -4,12 +4,15 @@ tests/golden.h generates the same data set in C.
 """
 import os
 import sys
+import tempfile
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy
 import torch
+import torch.distributed
+import torch.multiprocessing
 
 torch.set_num_threads(1)
 
@@ -83,3 +86,19 @@ class Golden:
         values = list(values)
         for i in range(0, len(values), per_line):
             self.line(*values[i:i + per_line])
+
+
+def _rank(rank, world, folder, function, arguments):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method="file://%s/meet" % folder, rank=rank,
+                                         world_size=world)
+    torch.save(function(rank, world, *arguments), "%s/%d" % (folder, rank))
+    torch.distributed.destroy_process_group()
+
+
+def ranks(world, function, *arguments):
+    """What function(rank, world, *arguments) returns on each of `world` ranks, processes that talk
+    through gloo."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(_rank, (world, folder, function, arguments), world)
+        return [torch.load("%s/%d" % (folder, rank)) for rank in range(world)]
