@@ -11,6 +11,7 @@
  * backward goes on to the earlier layers. What is left to wait for at the end is the last bucket.
  */
 #include "bucket.h"
+#include "ddp_uneven.h"
 #include "ddp_unused.h"
 #include "replicas.h"
 #include "train.h"
@@ -78,6 +79,7 @@ static Error ddp_open(Job *job)
     int world = comm_world(ddp->comm);
     TRY(comm_alloc(ddp->comm, replicas_bytes(world), (void **)&ddp->scratch));
     TRY(replicas_check_shapes(ddp->comm, device, job->layout, ddp->scratch));
+    TRY(uneven_agree(job, ddp->comm, ddp->scratch));
 
     /* The arenas lie in the communicator's memory: a bucket is reduced where backward wrote it. */
     const Layout *layout = job->layout;
@@ -155,6 +157,17 @@ static Error finish_buckets(Ddp *ddp)
     return NULL;
 }
 
+/* After backward: the gradients of all ranks become one sum, and everyone makes the same update. */
+static Error sum_and_update(Job *job)
+{
+    Ddp *ddp = job->state;
+    TRY(finish_buckets(ddp));
+    TRY(ddp->find_unused ? used_map_exchange(&ddp->used_map, ddp->worker) : unused_check(job));
+    timer_phase(&ddp->worker->timer, PHASE_UPDATE);
+    worker_update(ddp->worker);
+    return device_failure(ddp->worker->device);
+}
+
 static Error ddp_step(Job *job, const Batch *batch)
 {
     Ddp *ddp = job->state;
@@ -181,12 +194,30 @@ static Error ddp_step(Job *job, const Batch *batch)
     model_backward(model, rows, false, ddp->overlap ? gradient_ready : NULL, ddp);
     if (!ddp->find_unused)
         unused_note(job);
-    TRY(finish_buckets(ddp));
-    TRY(ddp->find_unused ? used_map_exchange(&ddp->used_map, worker) : unused_check(job));
+    return sum_and_update(job);
+}
 
-    timer_phase(timer, PHASE_UPDATE);
-    worker_update(worker);
-    return device_failure(worker->device);
+/* A rank that has run out of batches, as in PyTorch's join (torch/nn/parallel/distributed.py,
+ * _DDPJoinHook): it answers the others' collectives, in the same order, with zeros, so that they
+ * neither wait for it nor find their sum changed. Each gradient is still divided by what the update
+ * would have with everyone's share, where it is made: with equal slices this is PyTorch's
+ * divide_by_initial_world_size=True, its default.
+ *
+ * In one thing this is not PyTorch's: there such a rank makes no update, and gets the others'
+ * weights in the end, but not their optimizers' state; with momentum or Adam its replica then
+ * strays in the next epoch. Here it makes the same update as all, and stays equal. */
+static Error ddp_shadow(Job *job, const Batch *batch)
+{
+    (void)batch;
+    if (job->config->on_uneven == UNEVEN_HANG)
+        uneven_hang(job);
+    Ddp *ddp = job->state;
+    Model *model = &ddp->worker->model;
+    device_zero(ddp->worker->device, model->gradients, sizeof(float) * job->layout->arena_count);
+    for (int i = 0; i < job->layout->parameters; i++)
+        model->no_gradient[i] = ddp->find_unused; /* it has used nothing */
+    expect_all_gradients(ddp);
+    return sum_and_update(job);
 }
 
 /* Equal gradients and equal updates must have kept the replicas equal. */
@@ -209,6 +240,7 @@ static void ddp_close(Job *job)
 const Strategy ddp_strategy = {
     .open = ddp_open,
     .step = ddp_step,
+    .step_without_batch = ddp_shadow,
     .epoch_end = ddp_epoch_end,
     .close = ddp_close,
     .source_lines = __LINE__ + 1,

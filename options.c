@@ -111,6 +111,11 @@ const struct argp_option options_table[] = {
      "DDP asks every step which parameters got a gradient: without it, one that got none is an "
      "error",
      0},
+    {"uneven", KEY_UNEVEN, "N", 0, "DDP's last rank has N batches fewer in every epoch", 0},
+    {"on-uneven", KEY_ON_UNEVEN, "WHAT", 0,
+     "then: error, before the first step; join: it answers the others with zeros; hang: the "
+     "mistake, they wait (error)",
+     0},
     {"timeout", KEY_TIMEOUT, "SECONDS", 0,
      "a rank waits this long for the others (" DEFAULT_TIMEOUT ")", 0},
 
@@ -163,6 +168,7 @@ const char *const options_collective_names[] = {"all_reduce", "all_gather", "bro
                                                 "reduce_scatter", NULL};
 static const char *const op_names[] = {"sum", "avg", "min", "max", "prod", NULL};
 const char *const options_unused_names[] = {"never", "always", "rank0", NULL};
+static const char *const on_uneven_names[] = {"error", "join", "hang", NULL};
 static const char *const overlap_names[] = {"on", "off", NULL};
 static const char *const depth_names[] = {"beginner", "developer", "researcher", NULL};
 
@@ -271,6 +277,12 @@ Error options_set(Options *o, int key, const char *text)
         return NULL;
     case KEY_FIND_UNUSED:
         o->find_unused = true;
+        return NULL;
+    case KEY_UNEVEN:
+        return parse_integer("uneven", text, 1, 10000000, &o->uneven);
+    case KEY_ON_UNEVEN:
+        TRY(parse_choice("on-uneven", text, on_uneven_names, &choice));
+        o->on_uneven = (OnUneven)choice;
         return NULL;
     case KEY_TIMEOUT:
         TRY(parse_real("timeout", text, 0, 1e6, &o->timeout_s));

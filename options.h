@@ -9,6 +9,7 @@
 #include "hello.h"
 #include "model.h"
 #include "optimizer.h"
+#include "sampler.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,6 +51,8 @@ typedef struct Options {
     bool overlap;
     Unused unused;
     bool find_unused;
+    int64_t uneven; /* batches that DDP's last rank lacks in an epoch */
+    OnUneven on_uneven;
     double timeout_s;
 
     HelloCollective collective; /* this and the next three: of --mode=hello */

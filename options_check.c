@@ -176,6 +176,25 @@ static void default_devices(Options *options, int cores)
     }
 }
 
+/* The last rank must have a batch to begin with, and this run must get to where it has none. */
+static Error check_uneven(const Options *options, const Dataset *data)
+{
+    int64_t samples = (int64_t)data->train.count;
+    int64_t batches = (samples + options->batch - 1) / options->batch;
+    int64_t steps = options->warmup + options->steps;
+    if (options->uneven >= batches)
+        return error_make("--uneven=%lld: an epoch has %lld batches; the last rank must keep one "
+                          "at least",
+                          (long long)options->uneven, (long long)batches);
+    if (options->uneven > 0 && options->epochs == 0 && steps <= batches - options->uneven)
+        return error_make("--uneven=%lld: the last rank would run out after step %lld of %lld, and "
+                          "this run ends after %lld: give --epochs, more --steps or fewer images "
+                          "(--data=synthetic --samples=N)",
+                          (long long)options->uneven, (long long)(batches - options->uneven),
+                          (long long)batches, (long long)steps);
+    return NULL;
+}
+
 Error options_check(Options *options, const Dataset *data, int cores)
 {
     Shown name = shown(data->name);
@@ -216,6 +235,7 @@ Error options_check(Options *options, const Dataset *data, int cores)
     if ((size_t)options->batch > data->train.count)
         return error_make("--batch=%d is more than the %zu training images of %s", options->batch,
                           data->train.count, name.text);
+    TRY(check_uneven(options, data));
     if (options->json)
         TRY(strcmp(options->json, "-") == 0 ? NULL : check_writable("json", options->json, false));
     if (options->save)

@@ -116,6 +116,21 @@ static Error finish_unused(const Options *o)
     return NULL;
 }
 
+/* --uneven and --on-uneven */
+static Error finish_uneven(const Parse *parse)
+{
+    const Options *o = parse->options;
+    bool trains = o->mode == MODE_DDP && !o->describe && !o->show_sampler;
+    if (o->uneven > 0 && !trains)
+        return error_make("--uneven is about DDP's ranks, which have a share of the data each: "
+                          "give --mode=ddp");
+    if (o->uneven > 0 && o->device_counts == 1 && o->devices[0] == 1)
+        return error_make("--uneven gives one rank less than the others: give --devices=2 or more");
+    if (given(parse, KEY_ON_UNEVEN) && o->uneven == 0)
+        return error_make("--on-uneven says what to do about --uneven=N: give that, too");
+    return NULL;
+}
+
 Error options_finish(const Parse *parse)
 {
     Options *o = parse->options;
@@ -167,6 +182,7 @@ Error options_finish(const Parse *parse)
     o->bucket_given = given(parse, KEY_BUCKET_MB);
     TRY(finish_checkpoints(parse));
     TRY(finish_unused(o));
+    TRY(finish_uneven(parse));
     TRY(finish_devices(o));
     return finish_gpus(o);
 }

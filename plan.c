@@ -177,6 +177,8 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     config->overlap = options->overlap;
     config->unused = options->unused;
     config->find_unused = options->find_unused;
+    config->uneven = options->uneven;
+    config->on_uneven = options->on_uneven;
     config->timeout_s = options->timeout_s;
     TRY(plan_devices(options, config));
     config->save = (CheckpointSettings){

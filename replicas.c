@@ -13,9 +13,7 @@ size_t replicas_bytes(int world)
     return sizeof(uint64_t) * MOST_NUMBERS * (size_t)world;
 }
 
-/* Gathers `count` numbers of every rank: `all` [world][count] in host memory, where this rank's row
- * is filled in. */
-static Error gather(Comm *comm, Device *device, uint64_t *all, size_t count, uint64_t *scratch)
+Error replicas_gather(Comm *comm, Device *device, uint64_t *all, size_t count, uint64_t *scratch)
 {
     size_t own = (size_t)comm_rank(comm) * count;
     device_upload(device, scratch + own, all + own, sizeof *all * count);
@@ -50,7 +48,7 @@ static Error compare_parameters(Comm *comm, Device *device, const Layout *layout
 {
     char others[300];
     size_t count = (size_t)layout->parameters;
-    TRY(gather(comm, device, all, count, scratch));
+    TRY(replicas_gather(comm, device, all, count, scratch));
     for (size_t i = count; i-- > 0;)
         if (find_others(all, comm_world(comm), count, i, others, sizeof others))
             return error_make("the replicas differ: parameter %s has %s on %s than on rank 0",
@@ -63,7 +61,7 @@ static Error check_shapes(Comm *comm, Device *device, const Layout *layout, uint
 {
     char others[300];
     all[comm_rank(comm)] = (uint64_t)layout->parameters;
-    TRY(gather(comm, device, all, 1, scratch));
+    TRY(replicas_gather(comm, device, all, 1, scratch));
     if (find_others(all, comm_world(comm), 1, 0, others, sizeof others))
         return error_make("the replicas differ: another number of parameters on %s than on rank 0",
                           others);

@@ -20,4 +20,8 @@ Error replicas_check_shapes(Comm *comm, Device *device, const Layout *layout, ui
 Error replicas_check_weights(Comm *comm, Device *device, const Layout *layout, const float *weights,
                              uint64_t *scratch);
 
+/* Gathers `count` numbers of every rank: `all` [world][count] in host memory, where this rank's row
+ * is filled in. `scratch`: room for as many, from comm_alloc. */
+Error replicas_gather(Comm *comm, Device *device, uint64_t *all, size_t count, uint64_t *scratch);
+
 #endif

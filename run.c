@@ -47,6 +47,17 @@ bool config_saves_after(const Config *config, int64_t steps_done)
            (steps_done == config->total_steps || ends_epoch(config, steps_done));
 }
 
+int64_t config_batches(const Config *config, int ranks, int rank)
+{
+    return config->steps_per_epoch - (rank == ranks - 1 ? config->uneven : 0);
+}
+
+bool config_has_batch(const Config *config, int ranks, int rank, int64_t steps_done)
+{
+    int64_t step = (config->first_step + steps_done) % config->steps_per_epoch;
+    return step < config_batches(config, ranks, rank);
+}
+
 /* --- shared memory ------------------------------------------------------------------------ */
 
 /* Hands out pieces of one mapping; with `base` NULL it only adds up their sizes. */

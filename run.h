@@ -13,6 +13,7 @@
 #include "model.h"
 #include "optimizer.h"
 #include "report/phases.h"
+#include "sampler.h"
 
 typedef enum {
     RUN_SINGLE,
@@ -41,6 +42,8 @@ typedef struct Config {
     bool overlap; /* of RUN_DDP */
     Unused unused;
     bool find_unused; /* DDP asks every step which parameters were used */
+    int64_t uneven;   /* batches that DDP's last rank lacks in every epoch: the last ones */
+    OnUneven on_uneven;
     double timeout_s;
 
     int64_t first_step; /* taken before a resumed run was saved; all other steps count from here */
@@ -59,6 +62,11 @@ typedef struct Config {
 int64_t config_turn_end(const Config *config, int64_t step);
 bool config_evaluates_after(const Config *config, int64_t steps_done);
 bool config_saves_after(const Config *config, int64_t steps_done);
+
+/* How many batches a rank of `ranks` has in an epoch, and whether it has one for the update after
+ * `steps_done`. */
+int64_t config_batches(const Config *config, int ranks, int rank);
+bool config_has_batch(const Config *config, int ranks, int rank, int64_t steps_done);
 
 /* What one device found on its share of the test set. */
 typedef struct Evaluation {
@@ -80,6 +88,7 @@ typedef struct LaneShared {
      * gradient: which, written before `misses` is set. The run then fails. */
     bool missing[MODEL_MOST_PARAMETERS];
     _Atomic bool misses;
+    _Atomic bool ran_out; /* of a rank that has no more batches and tells nobody (--on-uneven) */
 } LaneShared;
 
 typedef struct RunShared {

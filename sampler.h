@@ -9,6 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What DDP does when a rank has fewer batches than the others. */
+typedef enum {
+    UNEVEN_ERROR, /* ends before the first step */
+    UNEVEN_JOIN,  /* that rank answers the others with zeros, as in PyTorch's join */
+    UNEVEN_HANG   /* the mistake: the others wait for it */
+} OnUneven;
+
 /* The order of `count` samples in one epoch: order[position] is a sample. Every rank computes the
  * same order from the same seed, so nothing needs to be sent. */
 typedef struct Sampler {

@@ -222,6 +222,18 @@ static void describe_end(const Process *process, char *text, size_t size)
         snprintf(text, size, "exited with status %d", WEXITSTATUS(process->status));
 }
 
+/* A time-out knows who did not arrive; this is why. */
+static void explain_running_out(const Plan *plan, const Run *run)
+{
+    for (int rank = 0; run->group && rank < run->processes; rank++)
+        if (atomic_load(&run->lanes[rank].ran_out))
+            fprintf(stderr,
+                    "trainer: rank %d ran out of batches after step %lld of %lld, and the others "
+                    "waited for it in vain: give every rank as many, or --on-uneven=join\n",
+                    rank, (long long)config_batches(&plan->config, run->processes, rank),
+                    (long long)plan->config.steps_per_epoch);
+}
+
 /* One sentence about the process that failed first, and before it what the others said. */
 static void explain_failure(const Supervisor *supervisor)
 {
@@ -244,6 +256,7 @@ static void explain_failure(const Supervisor *supervisor)
     char title[64], who[64], end[128], operation[64] = "";
     if (atomic_load(&lane->failed))
         fprintf(stderr, "trainer: %s\n", lane->error);
+    explain_running_out(plan, run);
     describe_end(process, end, sizeof end);
     fprintf(stderr, "trainer: FAILED: %s: %s (pid %d) %s", run_title(run, title, sizeof title),
             process_title(run, rank, who, sizeof who), (int)process->pid, end);

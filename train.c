@@ -155,6 +155,14 @@ static void end_turn(const Job *job, uint32_t n)
 
 /* --- steps -------------------------------------------------------------------------------- */
 
+/* Rows of an update, without the share of a rank that has run out of batches. */
+static int rows_of(const Job *job, const Batch *batch, int64_t step)
+{
+    int ranks = job->run->processes, last = ranks - 1;
+    bool whole = config_has_batch(job->config, ranks, last, step);
+    return (int)batch->count - (whole ? 0 : batch_share(batch, last, ranks));
+}
+
 static Error take_step(Job *job, const Strategy *strategy, const Sampler *sampler, int64_t step,
                        int slot)
 {
@@ -173,14 +181,16 @@ static Error take_step(Job *job, const Strategy *strategy, const Sampler *sample
         .learn = true,
         .slot = slot,
     };
-    TRY(strategy->step(job, &batch));
+    bool has_batch = config_has_batch(config, job->run->processes, job->rank, step);
+    TRY(has_batch ? strategy->step(job, &batch) : strategy->step_without_batch(job, &batch));
+    int rows = rows_of(job, &batch, step);
 
     for (int i = 0; i < job->workers; i++) {
         Timer *timer = &job->worker[i].timer;
         timer_end(timer);
         StepRecord *record = &timer->records[step];
-        record->rows = (int)batch.count;
-        record->measured = step >= config->warmup_steps && batch.count == batch_size &&
+        record->rows = rows;
+        record->measured = step >= config->warmup_steps && (size_t)rows == batch_size &&
                            !(config->skip_turn_start && slot == 0);
     }
     if (job->rank == 0) {

@@ -35,6 +35,9 @@ typedef struct Strategy {
     /* One update, or only the forward pass and the loss if the batch is not for learning. The loss
      * is added to slot batch->slot of a worker's stats. */
     Error (*step)(Job *job, const Batch *batch);
+    /* Instead of it, for a process that has no batch in an update which others make; only where
+     * there can be such (--uneven). `batch`: the others'. */
+    Error (*step_without_batch)(Job *job, const Batch *batch);
     /* After every epoch; may be NULL. */
     Error (*epoch_end)(Job *job);
     void (*close)(Job *job);

@@ -503,6 +503,7 @@ static cJSON *comparisons_json(const Plan *plan, const Measured *measured, doubl
 static cJSON *config_json(const Plan *plan, const ReportContext *context)
 {
     static const char *const optimizers[] = {"sgd", "adam", "adamw"};
+    static const char *const on_uneven_names[] = {"error", "join", "hang"};
     const Config *config = &plan->config;
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "mode", context->mode);
@@ -537,6 +538,12 @@ static cJSON *config_json(const Plan *plan, const ReportContext *context)
     else
         cJSON_AddStringToObject(object, "unused", unused_name(config->unused));
     cJSON_AddBoolToObject(object, "find_unused_parameters", config->find_unused);
+    cJSON_AddNumberToObject(object, "steps_per_epoch", (double)config->steps_per_epoch);
+    cJSON_AddNumberToObject(object, "uneven", (double)config->uneven);
+    if (config->uneven > 0)
+        cJSON_AddStringToObject(object, "on_uneven", on_uneven_names[config->on_uneven]);
+    else
+        cJSON_AddNullToObject(object, "on_uneven");
     cJSON_AddNumberToObject(object, "timeout_s", config->timeout_s);
     return object;
 }

@@ -54,6 +54,9 @@ static void mark(Timer *timer, Phase phase, Event event)
 
 void timer_begin(Timer *timer)
 {
+    CommSpan before; /* operations between steps are no step's */
+    while (timer->comm && comm_take_spans(timer->comm, &before, 1) == 1) {
+    }
     timer->steps++;
     timer->pending++;
     timer->step[timer->pending - 1].marks = 0;

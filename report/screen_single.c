@@ -122,6 +122,20 @@ static void print_phases_and_epochs(Text *text, const Result *run)
     }
 }
 
+/* What a rank with fewer batches than the others did (--uneven). */
+static void print_uneven(Text *text, const Report *report, const Result *run)
+{
+    double uneven = json_number(report->config, "uneven");
+    double batches = json_number(report->config, "steps_per_epoch");
+    if (!(uneven > 0) || isnan(batches))
+        return;
+    text_paragraph(
+        text, TEXT_PLAIN, 2,
+        "Uneven: rank %d has no batch in the last %s of %s steps of an epoch; it answers "
+        "the others with zeros.",
+        run->devices - 1, figure_count(uneven).text, figure_count(batches).text);
+}
+
 /* The run of the mode that was asked for; without that, the first. */
 static const Result *the_run(const Report *report)
 {
@@ -172,6 +186,7 @@ void screen_single_run(Text *text, const Report *report, bool more)
     else if (run->mode != MODE_SINGLE)
         screen_busiest(text, NULL, run);
     screen_find_unused(text, run);
+    print_uneven(text, report, run);
     if (!cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(run->json, "epochs"), 0))
         screen_learned(text, report, run);
     if (more)

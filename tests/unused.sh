@@ -7,18 +7,8 @@
 
 find=--find-unused-parameters
 both() { json "$work/run.json" "comparisons.devices=$1.dp_equals_ddp"; }
+bits() { tensor_bytes "$work/$1" "$2" | cksum; } # of a file and a key
 says() { grep -qF -- "$1" "$work/err"; }
-
-# raw FILE KEY: the bytes of a float tensor of a safetensors file
-raw() {
-    local size begin end
-    size=$(od -An -tu8 -N8 "$1" | tr -d ' ')
-    read -r begin end < <(tail -c +9 "$1" | head -c "$size" |
-        sed 's/.*"'"$2"'":{[^}]*"data_offsets":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/')
-    tail -c +$((9 + size + begin)) "$1" | head -c $((end - begin))
-}
-tensor() { raw "$1" "$2" | cksum; }
-floats() { raw "$1" "$2" | od -An -v -tfF -w4 | tr -d ' '; }
 
 # --- DP = DDP to the last bit, whoever skips ---
 
@@ -65,19 +55,17 @@ for mode in single dp ddp; do
         name="$mode, $unused: the branch"
         untouched=$([ $unused = always ] || [ $mode$unused = singlerank0 ] && echo yes)
         if [ "$untouched" ]; then
-            expect "$name is as it was" is "$(tensor "$work/now" branch.weight)" \
-                "$(tensor "$work/new" branch.weight)"
+            expect "$name is as it was" is "$(bits now branch.weight)" "$(bits new branch.weight)"
         else
             expect "$name has learned" \
-                test "$(tensor "$work/now" branch.weight)" != "$(tensor "$work/new" branch.weight)"
+                test "$(bits now branch.weight)" != "$(bits new branch.weight)"
         fi
         expect "$mode, $unused: the rest has learned" \
-            test "$(tensor "$work/now" 0.weight)" != "$(tensor "$work/new" 0.weight)"
+            test "$(bits now 0.weight)" != "$(bits new 0.weight)"
     done
 done
 saved plain --mode=single --lr=0
-expect "the branch comes last in the random stream" is "$(tensor "$work/plain" 2.bias)" \
-    "$(tensor "$work/new" 2.bias)"
+expect "the branch comes last in the random stream" is "$(bits plain 2.bias)" "$(bits new 2.bias)"
 
 # --- as PyTorch's DistributedDataParallel on two ranks ---
 
@@ -86,18 +74,6 @@ read -r _ samples pixels classes <<<"$(grep '^data ' "$golden")"
 mkdir "$work/set"
 "${GOLDENSET:-build/tests/tools/goldenset}" "$work/set" "$samples" \
     "$(awk -v pixels="$pixels" 'BEGIN { print sqrt(pixels) }')" "$classes" || not_ok "the data set can be written"
-
-# golden_numbers CASE NAME: those that follow a line that begins with NAME, after the line CASE
-golden_numbers() {
-    awk -v case="$1" -v name="$2" '$0 == case { on = 1; next } /^ddp/ { on = 0 }
-        on && /^[a-z]/ { of = $1 == name; next } on && of' "$golden" | tr ' ' '\n'
-}
-
-# near FILE FILE COUNT BOUND: columns of so many numbers, none further apart than the bound
-near() {
-    paste "$1" "$2" | awk -v count="$3" -v bound="$4" 'NF != 2 || ($1 - $2) ^ 2 > bound ^ 2 {
-        print "number " NR ": " $1 " and " $2; bad = 1; exit } END { exit bad || NR != count }'
-}
 
 while IFS= read -r case; do
     read -r _ unused kind seed lr momentum decay batch steps _ widths <<<"$case"
@@ -110,12 +86,12 @@ while IFS= read -r case; do
     name="PyTorch: $unused, $kind"
     expect "$name: runs" is "$status" 0
     json "$work/run.json" results.mode=ddp.losses | tr -d '[] ' | tr , '\n' >"$work/losses"
-    golden_numbers "$case" losses >"$work/wanted"
+    golden_numbers "$golden" "$case" losses >"$work/wanted"
     # what rounding comes to in 20 steps; a branch treated otherwise is off by a hundred times as much
     expect "$name: the losses" near "$work/losses" "$work/wanted" "$steps" 1e-4
     for key in branch.weight branch.bias; do
-        floats "$work/run" $key >"$work/numbers"
-        golden_numbers "$case" $key >"$work/wanted"
+        tensor "$work/run" $key >"$work/numbers"
+        golden_numbers "$golden" "$case" $key >"$work/wanted"
         expect "$name: $key" near "$work/numbers" "$work/wanted" "$(wc -l <"$work/wanted")" 1e-4
         expect "$name: $key is there" test "$(wc -l <"$work/wanted")" -ge 10
     done
@@ -163,8 +139,7 @@ run $small --quiet --mode=ddp --epochs=2 --unused=rank0 $find --save="$work/whol
 run $small --quiet --mode=ddp --epochs=1 --unused=rank0 $find --save="$work/half"
 run $small --quiet --mode=ddp --epochs=2 --resume="$work/half" $find --save="$work/both"
 expect "a resumed run goes on with its branch, and who skips it, bit for bit" \
-    is "$(tensor "$work/both" 0.weight) $(tensor "$work/both" branch.weight)" \
-    "$(tensor "$work/whole" 0.weight) $(tensor "$work/whole" branch.weight)"
+    is "$(bits both 0.weight) $(bits both branch.weight)" "$(bits whole 0.weight) $(bits whole branch.weight)"
 run $small --mode=ddp --epochs=2 --resume="$work/half" --unused=never
 expect "another --unused contradicts it" says "--unused contradicts $work/half, which was saved with --unused=rank0"
 run $small --quiet --mode=single --epochs=1 --save="$work/clean"

@@ -61,6 +61,35 @@ json() {
     "$JSONGET" "$@"
 }
 
+# tensor_bytes FILE KEY: the bytes of a float tensor of a safetensors file.
+tensor_bytes() {
+    local header begin end
+    header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    read -r begin end < <(tail -c +9 "$1" | head -c "$header" |
+        sed 's/.*"'"$2"'":{[^}]*"data_offsets":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/')
+    tail -c +$((9 + header + begin)) "$1" | head -c $((end - begin))
+}
+
+# tensor FILE KEY: its numbers, one a line.
+tensor() {
+    tensor_bytes "$@" | od -An -v -tfF -w4 | tr -d ' '
+}
+
+# golden_numbers FILE CASE NAME: of a golden file, the numbers between a line that begins with NAME and the
+# next name; after the line CASE and before the next line that begins with the same word as that.
+golden_numbers() {
+    awk -v case="$2" -v name="$3" '$0 == case { on = 1; next }
+        $1 == substr(case, 1, index(case, " ") - 1) { on = 0 }
+        on && !/^-?[0-9.e+-]+( |$)/ { of = $1 == name; next } on && of' "$1" | tr ' ' '\n'
+}
+
+# near FILE FILE COUNT BOUND: columns of so many numbers, none further apart than the bound.
+near() {
+    paste "$1" "$2" | awk -v count="$3" -v bound="$4" '
+        NF != 2 || ($1 - $2) ^ 2 > bound ^ 2 { print "number " NR ": " $1 " and " $2; bad = 1; exit }
+        END { exit bad || NR != count }'
+}
+
 finish() {
     [ "$failures" = 0 ]
     exit
