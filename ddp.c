@@ -201,7 +201,8 @@ static Error ddp_step(Job *job, const Batch *batch)
  * _DDPJoinHook): it answers the others' collectives, in the same order, with zeros, so that they
  * neither wait for it nor find their sum changed. Each gradient is still divided by what the update
  * would have with everyone's share, where it is made: with equal slices this is PyTorch's
- * divide_by_initial_world_size=True, its default.
+ * divide_by_initial_world_size=True, its default. Asked which parameters it used, it says what all
+ * said in the step before, as in PyTorch.
  *
  * In one thing this is not PyTorch's: there such a rank makes no update, and gets the others'
  * weights in the end, but not their optimizers' state; with momentum or Adam its replica then
@@ -212,10 +213,8 @@ static Error ddp_shadow(Job *job, const Batch *batch)
     if (job->config->on_uneven == UNEVEN_HANG)
         uneven_hang(job);
     Ddp *ddp = job->state;
-    Model *model = &ddp->worker->model;
-    device_zero(ddp->worker->device, model->gradients, sizeof(float) * job->layout->arena_count);
-    for (int i = 0; i < job->layout->parameters; i++)
-        model->no_gradient[i] = ddp->find_unused; /* it has used nothing */
+    device_zero(ddp->worker->device, ddp->worker->model.gradients,
+                sizeof(float) * job->layout->arena_count);
     expect_all_gradients(ddp);
     return sum_and_update(job);
 }

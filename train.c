@@ -46,6 +46,8 @@ Error worker_open(Job *job, int worker, float *weights, float *gradients, int mo
                    most_outer_rows));
     Unused unused = job->config->unused;
     self->model.skips_branch = unused == UNUSED_ALWAYS || (unused == UNUSED_RANK0 && device == 0);
+    for (int i = 0; i < job->layout->parameters; i++)
+        self->model.no_gradient[i] = model_skips(&self->model, i);
     TRY(feed_open(&self->feed, self->device, most_outer_rows, (size_t)job->layout->widths[0]));
     TRY(device_alloc(self->device, sizeof *self->stats * TIMER_STEPS, (void **)&self->stats));
     timer_init(&self->timer, self->device, comm, run_records(job->plan, job->run, device),

@@ -85,20 +85,22 @@ mkdir "$work/set"
     "$(awk -v pixels="$pixels" 'BEGIN { print sqrt(pixels) }')" "$classes" || not_ok "the data set can be written"
 
 while IFS= read -r case; do
-    read -r _ uneven epochs kind seed_of lr momentum decay batch steps _ widths <<<"$case"
+    read -r _ uneven epochs unused kind seed_of lr momentum decay batch steps _ widths <<<"$case"
     [ "$kind" = sgd ] && momentum="--momentum=$momentum" || momentum=
-    # shellcheck disable=SC2086 # no option or one
+    branch= keys="2.weight 2.bias"
+    [ "$unused" = none ] || branch="--unused=$unused --find-unused-parameters" keys="branch.weight branch.bias"
+    # shellcheck disable=SC2086 # options, or none
     run --mode=ddp --data="$work/set" --device=cpu --layers="${widths// /,}" --seed="$seed_of" \
         --optimizer="$kind" --lr="$lr" $momentum --weight-decay="$decay" --batch="$batch" \
-        --epochs="$epochs" --quiet --uneven="$uneven" --on-uneven=join --log-losses \
+        --epochs="$epochs" --quiet --uneven="$uneven" --on-uneven=join $branch --log-losses \
         --json="$work/run.json" --save="$work/run" --weights-only
-    name="PyTorch: $kind $momentum, $uneven fewer, $epochs epochs"
+    name="PyTorch: $kind $momentum, $uneven fewer, $epochs epochs $branch"
     expect "$name: runs" is "$status" 0
     json "$work/run.json" results.mode=ddp.losses | tr -d '[] ' | tr , '\n' >"$work/losses"
     golden_numbers "$golden" "$case" losses >"$work/wanted"
     # what rounding comes to; a rank that counts otherwise is off by a hundred times as much
     expect "$name: the losses" near "$work/losses" "$work/wanted" "$steps" 1e-4
-    for key in 2.weight 2.bias; do
+    for key in $keys; do
         tensor "$work/run" $key >"$work/numbers"
         golden_numbers "$golden" "$case" $key >"$work/wanted"
         expect "$name: $key" near "$work/numbers" "$work/wanted" "$(wc -l <"$work/wanted")" 1e-4

@@ -4,11 +4,13 @@ Join is entered anew for every epoch, with divide_by_initial_world_size=True, it
 one of two ranks has a batch of b samples makes an update with the sum of their gradients over 2 b.
 
     data COUNT PIXELS CLASSES
-    join UNEVEN EPOCHS KIND SEED LR MOMENTUM WEIGHT_DECAY BATCH STEPS LAYERS WIDTHS...
+    join UNEVEN EPOCHS UNUSED KIND SEED LR MOMENTUM WEIGHT_DECAY BATCH STEPS LAYERS WIDTHS...
                                            two ranks; BATCH over both; STEPS in all that rank 0 makes, of
-                                           which rank 1 lacks the last UNEVEN of each epoch
+                                           which rank 1 lacks the last UNEVEN of each epoch; UNUSED: none,
+                                           or as in unused.py, with find_unused_parameters=True
     losses and STEPS numbers               of the samples of each step before its update
-    NAME COUNT and COUNT numbers           the last layer after the last step, the same on both ranks
+    NAME COUNT and COUNT numbers           the last layer, or the branch, after the last step, the same on
+                                           both ranks
 
 Of the ways to learn, all are stored for one epoch, but for more epochs only SGD without momentum: a rank
 that has run out makes no updates and is given the others' weights in the end, but not the state of their
@@ -19,14 +21,17 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data.distributed import DistributedSampler
-from unused import optimizer_of
+from unused import Branched, optimizer_of
 
 COUNT, WIDTHS, BATCH = 600, [144, 32, 10], 64
 
 
-def train(rank, world, uneven, epochs, kind, seed, lr, momentum, decay):
+def train(rank, world, uneven, epochs, unused, kind, seed, lr, momentum, decay):
     pixels, labels = tensors(COUNT, WIDTHS[0], WIDTHS[-1])
-    model = DistributedDataParallel(mlp(WIDTHS, seed))
+    torch.manual_seed(seed)
+    skips = unused == "always" or (unused == "rank0" and rank == 0)
+    model = mlp(WIDTHS, seed) if unused == "none" else Branched(WIDTHS, skips)
+    model = DistributedDataParallel(model, find_unused_parameters=unused != "none")
     optimizer = optimizer_of(kind, model.parameters(), lr, momentum, decay)
     sampler = DistributedSampler(range(COUNT), num_replicas=world, rank=rank, shuffle=True, seed=seed)
     losses, before_sync = [], None
@@ -36,7 +41,7 @@ def train(rank, world, uneven, epochs, kind, seed, lr, momentum, decay):
         own = len(batches) - uneven * (rank == world - 1)
         with Join([model]):
             for at, rows in enumerate(batches[:own]):
-                optimizer.zero_grad()
+                optimizer.zero_grad(set_to_none=True)
                 loss = cross_entropy(model(pixels[rows]), labels[rows])
                 losses.append(loss.item())
                 loss.backward()
@@ -52,9 +57,14 @@ def main():
     golden = Golden()
     golden.line("data", COUNT, WIDTHS[0], WIDTHS[-1])
     for uneven, epochs, stored, settings in [
-            (3, 1, True, ("sgd", 0, 0.1, 0.9, 0.01)), (3, 1, True, ("adamw", 0, 0.01, 0, 0.1)),
-            (9, 1, True, ("sgd", 1, 0.1, 0.9, 0)), (3, 3, True, ("sgd", 0, 0.1, 0, 0.01)),
-            (3, 3, False, ("sgd", 0, 0.1, 0.9, 0.01)), (3, 3, False, ("adamw", 0, 0.01, 0, 0.1))]:
+            (3, 1, True, ("none", "sgd", 0, 0.1, 0.9, 0.01)),
+            (3, 1, True, ("none", "adamw", 0, 0.01, 0, 0.1)),
+            (9, 1, True, ("none", "sgd", 1, 0.1, 0.9, 0)),
+            (3, 3, True, ("none", "sgd", 0, 0.1, 0, 0.01)),
+            (7, 1, True, ("rank0", "sgd", 0, 0.1, 0.9, 0.01)),
+            (7, 1, True, ("rank0", "adamw", 0, 0.01, 0, 0.1)),
+            (3, 3, False, ("none", "sgd", 0, 0.1, 0.9, 0.01)),
+            (3, 3, False, ("none", "adamw", 0, 0.01, 0, 0.1))]:
         (losses, last, mine), (others, same, theirs) = ranks(2, train, uneven, epochs, *settings)
         assert all(torch.equal(last[name], same[name]) for name in last)
         drift = max((a - b).abs().max().item() for a, b in zip(mine, theirs))
