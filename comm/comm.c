@@ -150,6 +150,11 @@ void comm_count_as(Comm *comm, BytesKind kind)
     comm->kind = kind;
 }
 
+void comm_use(Comm *comm, CommAlgorithm algorithm)
+{
+    comm->algorithm = algorithm;
+}
+
 void comm_name_bucket(Comm *comm, int bucket)
 {
     comm->bucket = bucket;
@@ -177,6 +182,7 @@ static Error start(Comm *comm, Operation operation, Event *done)
                           memory_order_relaxed);
     operation.kind = comm->kind;
     operation.bucket = comm->bucket;
+    operation.algorithm = comm->algorithm;
     *done = (Event){0};
     return comm->transport->start(comm, &operation, done);
 }

@@ -34,6 +34,17 @@ typedef enum { COMM_FLOAT, COMM_DOUBLE, COMM_INT32, COMM_UINT64 } CommType;
 /* COMM_AVG is the sum divided by the world size (for integers rounded towards zero). */
 typedef enum { COMM_SUM, COMM_AVG, COMM_MIN, COMM_MAX, COMM_PROD } CommOp;
 
+/* How shared memory does an all-reduce (comm/algorithms.c); NCCL chooses by itself. */
+typedef enum {
+    COMM_DIRECT, /* each rank adds up its slice over all ranks and writes it to all */
+    COMM_RING,   /* slices travel twice round a ring */
+    COMM_TREE,   /* sums go up a binary tree, and the last one down */
+    COMM_NAIVE   /* rank 0 adds up all and sends it back */
+} CommAlgorithm;
+
+/* "direct", "ring", "tree" or "naive" */
+const char *comm_algorithm_name(CommAlgorithm algorithm);
+
 /* Makes a group of `world` ranks, each with `bytes_per_rank` of a symmetric heap: what is allocated
  * in the same order lies at the same offset on every rank. Called once, before the fork; all memory
  * is one anonymous mapping, so nothing is left behind whoever is killed. NULL and `*error` on
@@ -70,8 +81,9 @@ Error comm_alloc(Comm *comm, size_t bytes, void **memory);
  * event of its completion on every rank. Buffers come from comm_alloc, the same one on every rank.
  */
 
-/* buffer[i] = op over all ranks of buffer[i], in place. Each element is reduced by one rank, in
- * rank order, and written to all: every rank ends up with the same bits. `count` elements. */
+/* buffer[i] = op over all ranks of buffer[i], in place; `count` elements. Every rank ends up with
+ * the same bits. Sums are taken in rank order, unless comm_use chose a ring or a tree or NCCL takes
+ * them. */
 Error comm_all_reduce(Comm *comm, void *buffer, size_t count, CommType type, CommOp op, Event after,
                       Event *done);
 
@@ -112,6 +124,10 @@ int comm_take_spans(Comm *comm, CommSpan *spans, int most);
 /* Bytes that gradients' operations moved are counted in the device's counters under `kind`
  * (BYTES_PARAMETER_GRADIENTS until this is called). */
 void comm_count_as(Comm *comm, BytesKind kind);
+
+/* All-reduces started from now on go this way (COMM_DIRECT until this is called): the same on every
+ * rank. NCCL does not listen. */
+void comm_use(Comm *comm, CommAlgorithm algorithm);
 
 /* Operations started from now on carry bucket `bucket`, which messages about them then name; -1, as
  * at first: none. */

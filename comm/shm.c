@@ -6,11 +6,10 @@
  *     work     the rank does its share, reading and writing the others' heaps directly
  *     finish   "I touch nobody's buffer any more": says so and waits until everyone has
  *
- * In an all-reduce a rank's share is one slice of the buffer: it adds up the slice over all heaps,
- * in rank order, and writes the sum back to all of them. All ranks work at once on different
- * slices, and as each element is summed by one rank, all end up with the same bits. Without the
- * third stage a fast rank could start its next backward pass in a buffer that a slow neighbour
- * still reads.
+ * What a rank's share is, algorithms.c knows. It may have several rounds, and a rank may have to
+ * wait for another's round before it begins its own: so each rank says also how many rounds it has
+ * finished. Without the third stage a fast rank could start its next backward pass in a buffer that
+ * a slow neighbour still reads.
  *
  * Two threads of a rank can carry its operations: the communication thread, while the main thread
  * computes, and the main thread itself once it has nothing left but to wait. Whoever holds the lock
@@ -22,7 +21,8 @@
 #include "base/futex.h"
 #include "base/place.h"
 #include "base/thread.h"
-#include "comm/reduce.h"
+#include "comm/algorithms.h"
+#include "comm/seat.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,27 +37,6 @@
  * is late by in a small step. */
 #define SPIN_US 200.0
 
-/* Elements reduced at a time: so few that the partial sum stays in the first-level cache. */
-#define CHUNK_BYTES 8192
-
-/* What an operation must agree on over all ranks. Offsets are into the symmetric heap. */
-typedef struct Asked {
-    Collective collective;
-    CommType type;
-    CommOp op;
-    int root;
-    size_t count, to, from;
-} Asked;
-
-/* One rank's place in the shared memory. */
-typedef struct Seat {
-    Word arrived; /* operations this rank has arrived at */
-    Word done;    /* operations this rank has finished its share of */
-    Asked asked;  /* the one it arrived at last: written before `arrived`, read after it */
-    /* bytes that left and reached this rank's heap; counted by whoever moved them */
-    _Atomic uint64_t sent[BYTES_KINDS], received[BYTES_KINDS];
-} Seat;
-
 typedef enum { STAGE_ARRIVE, STAGE_WORK, STAGE_FINISH } Stage;
 
 typedef struct Shm {
@@ -71,14 +50,17 @@ typedef struct Shm {
     Word permitted;         /* how many the communication thread may take on */
     Word completed;
 
-    pthread_mutex_t lock;  /* guards what follows, and the work on the oldest operation */
-    Stage stage;           /* that the oldest operation is to enter or to pass */
-    CommSpan spans[QUEUE]; /* of operation n: spans[n % QUEUE] */
+    pthread_mutex_t lock;   /* guards what follows, and the work on the oldest operation */
+    Stage stage;            /* that the oldest operation is to enter or to pass */
+    int round;              /* that it is to begin, in STAGE_WORK */
+    uint32_t rounds_before; /* rounds of all operations before it */
+    CommSpan spans[QUEUE];  /* of operation n: spans[n % QUEUE] */
     uint32_t spans_taken;
     char failure[1024];
-    _Alignas(64) unsigned char partial[CHUNK_BYTES];
 
-    uint64_t sent_counted[BYTES_KINDS], received_counted[BYTES_KINDS]; /* by the caller */
+    _Atomic uint64_t steps[BYTES_KINDS]; /* times that this rank had to wait for another */
+    uint64_t steps_counted[BYTES_KINDS]; /* by the caller, as are the next two */
+    uint64_t sent_counted[BYTES_KINDS], received_counted[BYTES_KINDS];
     pthread_t thread;
     bool thread_runs;
     atomic_bool closing;
@@ -89,106 +71,6 @@ size_t shm_seats_bytes(int world)
     return (size_t)world * sizeof(Seat);
 }
 
-static Seat *seat_of(const Comm *comm, int rank)
-{
-    return (Seat *)comm->group->seats + rank;
-}
-
-static unsigned char *heap_of(const Comm *comm, int rank)
-{
-    return comm->group->heaps + (size_t)rank * comm->group->bytes_per_rank;
-}
-
-/* --- work --------------------------------------------------------------------------------- */
-
-/* Counts bytes that this rank has just moved from one rank's heap to another's. */
-static void count_bytes(const Comm *comm, BytesKind kind, int from, int to, size_t bytes)
-{
-    if (from == to)
-        return;
-    atomic_fetch_add_explicit(&seat_of(comm, from)->sent[kind], bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&seat_of(comm, to)->received[kind], bytes, memory_order_relaxed);
-}
-
-/* Reduces `bytes` at offset `from` of all heaps, in rank order, and writes the result to offset
- * `to` of rank `only`, or of every rank if that is negative. */
-static void reduce(Comm *comm, const Operation *operation, size_t from, size_t to, size_t bytes,
-                   int only)
-{
-    Shm *shm = comm->state;
-    int world = comm->group->world;
-    size_t element = comm_type_bytes(operation->type);
-    for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
-        size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
-        memcpy(shm->partial, heap_of(comm, 0) + from + at, size);
-        for (int rank = 1; rank < world; rank++)
-            reduce_combine(shm->partial, heap_of(comm, rank) + from + at, size / element,
-                           operation->type, operation->op);
-        if (operation->op == COMM_AVG)
-            reduce_divide(shm->partial, size / element, operation->type, world);
-        for (int rank = 0; rank < world; rank++)
-            if (only < 0 || only == rank)
-                memcpy(heap_of(comm, rank) + to + at, shm->partial, size);
-    }
-    for (int rank = 0; rank < world; rank++) {
-        count_bytes(comm, operation->kind, rank, comm->rank, bytes);
-        if (only < 0)
-            count_bytes(comm, operation->kind, comm->rank, rank, bytes);
-    }
-}
-
-/* Copies `bytes` from a rank's heap to this rank's. */
-static void pull(Comm *comm, const Operation *operation, int rank, size_t from, size_t to,
-                 size_t bytes)
-{
-    unsigned char *target = heap_of(comm, comm->rank) + to;
-    const unsigned char *source = heap_of(comm, rank) + from;
-    if (target == source)
-        return;
-    memcpy(target, source, bytes);
-    count_bytes(comm, operation->kind, rank, comm->rank, bytes);
-}
-
-/* Where rank r's slice of `count` elements begins: slices differ by at most 16 elements and begin
- * on cache lines, so that two ranks never write to the same line. */
-static size_t slice_begin(size_t count, int rank, int world)
-{
-    size_t lines = (count + 15) / 16;
-    size_t begin = lines * (size_t)rank / (size_t)world * 16;
-    return begin < count ? begin : count;
-}
-
-/* This rank's share of an operation. */
-static void work(Comm *comm, const Operation *operation)
-{
-    int world = comm->group->world;
-    int rank = comm->rank;
-    size_t element = comm_type_bytes(operation->type);
-    size_t bytes = operation->count * element;
-    const Asked *asked = &seat_of(comm, rank)->asked;
-    switch (operation->collective) {
-    case COLLECTIVE_ALL_REDUCE: {
-        size_t begin = slice_begin(operation->count, rank, world) * element;
-        size_t end = slice_begin(operation->count, rank + 1, world) * element;
-        reduce(comm, operation, asked->from + begin, asked->to + begin, end - begin, -1);
-        break;
-    }
-    case COLLECTIVE_REDUCE_SCATTER:
-        reduce(comm, operation, asked->from + (size_t)rank * bytes, asked->to, bytes, rank);
-        break;
-    case COLLECTIVE_BROADCAST:
-        pull(comm, operation, operation->root, asked->from, asked->to, bytes);
-        break;
-    case COLLECTIVE_ALL_GATHER:
-        for (int other = 0; other < world; other++)
-            pull(comm, operation, other, seat_of(comm, other)->asked.from,
-                 asked->to + (size_t)other * bytes, bytes);
-        break;
-    case COLLECTIVE_BARRIER:
-        break;
-    }
-}
-
 /* --- failure ------------------------------------------------------------------------------ */
 
 static void fail(Shm *shm, Error error)
@@ -197,23 +79,45 @@ static void fail(Shm *shm, Error error)
         snprintf(shm->failure, sizeof shm->failure, "%s", error);
 }
 
-/* Says who kept operation `number` waiting. */
+/* The rank that keeps `rank` from its next round of the operation under way, or -1. */
+static int kept_waiting_by(const Comm *comm, const Algorithm *algorithm, int rank)
+{
+    const Shm *shm = comm->state;
+    int world = comm->group->world;
+    uint32_t finished = atomic_load(&seat_of(comm, rank)->rounds.value);
+    int round = (int)(finished - shm->rounds_before);
+    if (!algorithm->waits_for || round < 1 || round >= algorithm->rounds(world))
+        return -1;
+    int other = algorithm->waits_for(rank, world, round);
+    return other >= 0 && !word_reached(&seat_of(comm, other)->rounds, finished) ? other : -1;
+}
+
+/* Says who kept operation `number` waiting: of the ranks that have not arrived or not finished
+ * those that wait for nobody themselves. */
 static void fail_timed_out(Comm *comm, uint32_t number)
 {
     Shm *shm = comm->state;
-    char who[256] = "";
+    const Operation *operation = &shm->queue[number % QUEUE];
+    const Algorithm *algorithm = algorithm_of(operation);
+    int rounds = algorithm->rounds(comm->group->world);
+    bool arriving = shm->stage == STAGE_WORK && shm->round == 0;
+    char who[256] = "", where[64] = "";
     size_t used = 0;
     for (int rank = 0; rank < comm->group->world; rank++) {
         Seat *seat = seat_of(comm, rank);
-        if (word_reached(shm->stage == STAGE_WORK ? &seat->arrived : &seat->done, number))
+        if (word_reached(arriving ? &seat->arrived : &seat->done, number) ||
+            (!arriving && kept_waiting_by(comm, algorithm, rank) >= 0))
             continue;
         int length = snprintf(who + used, sizeof who - used, "%s%d", used ? ", " : "", rank);
         if (length < 0 || (used += (size_t)length) >= sizeof who)
             break;
     }
-    fail(shm, error_make("rank %d: %s #%u waited %g s for rank %s, which did not %s", comm->rank,
-                         collective_name(shm->queue[number % QUEUE].collective), number,
-                         comm->timeout_s, who, shm->stage == STAGE_WORK ? "arrive" : "finish"));
+    if (!arriving && rounds > 1 && shm->round < rounds)
+        snprintf(where, sizeof where, " (%s, step %d of %d)", algorithm->name, shm->round + 1,
+                 rounds);
+    fail(shm, error_make("rank %d: %s #%u%s waited %g s for rank %s, which did not %s", comm->rank,
+                         collective_name(operation->collective), number, where, comm->timeout_s,
+                         who, arriving ? "arrive" : "finish"));
 }
 
 /* All ranks have arrived: did they ask for the same? */
@@ -226,8 +130,9 @@ static void check_agreement(Comm *comm, uint32_t number)
         /* an all-gather's source is the rank's own row, at a different offset on each */
         bool same_from = theirs->from == mine->from || mine->collective == COLLECTIVE_ALL_GATHER;
         if (theirs->collective == mine->collective && theirs->type == mine->type &&
-            theirs->op == mine->op && theirs->root == mine->root && theirs->count == mine->count &&
-            theirs->to == mine->to && same_from)
+            theirs->algorithm == mine->algorithm && theirs->op == mine->op &&
+            theirs->root == mine->root && theirs->count == mine->count && theirs->to == mine->to &&
+            same_from)
             continue;
         fail(shm, error_make(
                       "operation #%u: rank %d calls %s of %zu elements at offset %zu, rank %d "
@@ -260,6 +165,7 @@ static void arrive(Comm *comm, uint32_t number)
     unsigned char *heap = heap_of(comm, comm->rank);
     seat->asked = (Asked){
         .collective = operation->collective,
+        .algorithm = operation->algorithm,
         .type = operation->type,
         .op = operation->op,
         .root = operation->root,
@@ -268,6 +174,8 @@ static void arrive(Comm *comm, uint32_t number)
         .from = operation->from ? (size_t)((const unsigned char *)operation->from - heap) : 0,
     };
     shm->spans[number % QUEUE].start_ms = clock_ms();
+    shm->rounds_before = atomic_load(&seat->rounds.value); /* the same on every rank by now */
+    shm->round = 0;
     word_set(&seat->arrived, number);
     shm->stage = STAGE_WORK;
 }
@@ -281,39 +189,79 @@ static bool staged(Shm *shm, Error (*half)(void *, const Operation *, uint64_t),
     return !error;
 }
 
-/* Takes operation `number` as far as it goes without waiting. Returns the word that it then waits
- * for, or NULL when it is complete or has failed. Called with the lock. */
-static Word *advance(Comm *comm, uint32_t number)
+/* A step is a time that this rank had to wait for what another made. */
+static void count_step(Comm *comm, const Operation *operation)
+{
+    Shm *shm = comm->state;
+    if (comm->group->world > 1)
+        atomic_fetch_add_explicit(&shm->steps[operation->kind], 1, memory_order_relaxed);
+}
+
+/* What an operation waits for; a NULL word: nothing. */
+typedef struct Awaited {
+    Word *word;
+    uint32_t target;
+} Awaited;
+
+/* Does the rounds of the operation whose ranks have all arrived, as far as it goes. */
+static Awaited advance_rounds(Comm *comm, const Operation *operation)
+{
+    Shm *shm = comm->state;
+    const Algorithm *algorithm = algorithm_of(operation);
+    int world = comm->group->world, rounds = algorithm->rounds(world);
+    for (; shm->round < rounds; shm->round++) {
+        uint32_t finished = shm->rounds_before + (uint32_t)shm->round;
+        int other = shm->round > 0 ? algorithm->waits_for(comm->rank, world, shm->round) : -1;
+        if (other >= 0 && !word_reached(&seat_of(comm, other)->rounds, finished))
+            return (Awaited){&seat_of(comm, other)->rounds, finished};
+        algorithm->work(comm, operation, shm->round);
+        count_step(comm, operation);
+        if (rounds > 1)
+            word_set(&seat_of(comm, comm->rank)->rounds, finished + 1);
+    }
+    return (Awaited){0};
+}
+
+/* Takes operation `number` as far as it goes without waiting. Returns what it then waits for:
+ * nothing when it is complete or has failed. Called with the lock. */
+static Awaited advance(Comm *comm, uint32_t number)
 {
     Shm *shm = comm->state;
     const Operation *operation = &shm->queue[number % QUEUE];
     CommSpan *span = &shm->spans[number % QUEUE];
+    const Awaited nothing = {0};
     if (shm->stage == STAGE_ARRIVE) {
         if (!staged(shm, shm->staging ? shm->staging->fetch : NULL, number))
-            return NULL;
+            return nothing;
         arrive(comm, number);
     }
-    if (shm->stage == STAGE_WORK) {
+    if (shm->stage == STAGE_WORK && shm->round == 0) {
         int rank = missing_rank(comm, offsetof(Seat, arrived), number);
         if (rank >= 0)
-            return &seat_of(comm, rank)->arrived;
+            return (Awaited){&seat_of(comm, rank)->arrived, number};
         span->arrived_ms = clock_ms();
         check_agreement(comm, number);
         if (shm->failure[0])
-            return NULL;
-        work(comm, operation);
+            return nothing;
+    }
+    if (shm->stage == STAGE_WORK) {
+        Awaited awaited = advance_rounds(comm, operation);
+        if (awaited.word)
+            return awaited;
         word_set(&seat_of(comm, comm->rank)->done, number);
         shm->stage = STAGE_FINISH;
     }
     int rank = missing_rank(comm, offsetof(Seat, done), number);
     if (rank >= 0)
-        return &seat_of(comm, rank)->done;
+        return (Awaited){&seat_of(comm, rank)->done, number};
+    if (algorithm_of(operation)->others_bring_result)
+        count_step(comm, operation);
     if (!staged(shm, shm->staging ? shm->staging->deliver : NULL, number))
-        return NULL;
+        return nothing;
     span->done_ms = clock_ms();
     shm->stage = STAGE_ARRIVE;
     word_set(&shm->completed, number);
-    return NULL;
+    return nothing;
 }
 
 /* Returns when `target` operations are complete or one has failed. */
@@ -323,16 +271,14 @@ static Error progress(Comm *comm, uint32_t target, double spin_us)
     pthread_mutex_lock(&shm->lock);
     while (!shm->failure[0] && !word_reached(&shm->completed, target)) {
         uint32_t number = shm->completed.value + 1;
-        Word *awaited = advance(comm, number);
-        if (!awaited)
+        Awaited awaited = advance(comm, number);
+        if (!awaited.word)
             continue;
-        Stage stage = shm->stage;
         pthread_mutex_unlock(&shm->lock);
-        bool in_time = word_wait(awaited, number, spin_us, comm->timeout_s);
+        bool in_time = word_wait(awaited.word, awaited.target, spin_us, comm->timeout_s);
         pthread_mutex_lock(&shm->lock);
-        /* the other thread may have gone on meanwhile */
-        if (!in_time && shm->stage == stage && shm->completed.value + 1 == number &&
-            !word_reached(awaited, number))
+        /* the other thread may have gone on meanwhile, but not past a word that is still short */
+        if (!in_time && !shm->failure[0] && !word_reached(awaited.word, awaited.target))
             fail_timed_out(comm, number);
     }
     Error error = shm->failure[0] ? shm->failure : NULL;
@@ -369,6 +315,9 @@ static void take_counts(Comm *comm)
         uint64_t received = atomic_load_explicit(&seat->received[kind], memory_order_relaxed);
         counters->sent[kind] += sent - shm->sent_counted[kind];
         counters->received[kind] += received - shm->received_counted[kind];
+        uint64_t steps = atomic_load_explicit(&shm->steps[kind], memory_order_relaxed);
+        counters->steps[kind] += steps - shm->steps_counted[kind];
+        shm->steps_counted[kind] = steps;
         shm->sent_counted[kind] = sent;
         shm->received_counted[kind] = received;
     }

@@ -24,6 +24,7 @@ typedef struct Operation {
     CommType type;
     CommOp op;
     int root;
+    CommAlgorithm algorithm; /* of an all-reduce in shared memory */
     Event after;
     BytesKind kind; /* what its bytes are counted as */
     int bucket;     /* that it carries; -1: none */
@@ -65,6 +66,7 @@ struct Comm {
     bool background;
     BytesKind kind;
     int bucket;
+    CommAlgorithm algorithm;
     uint64_t sequence; /* operations started */
     char last_text[64];
     void *state; /* the transport's own */

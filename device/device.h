@@ -40,6 +40,7 @@ typedef enum {
 typedef struct Counters {
     uint64_t sent[BYTES_KINDS];     /* bytes to other devices */
     uint64_t received[BYTES_KINDS]; /* bytes from other devices */
+    uint64_t steps[BYTES_KINDS];    /* of collectives: times it had to wait for another's part */
     uint64_t allocated_bytes;       /* now */
     uint64_t peak_bytes;            /* the most at any time */
     uint64_t launches;              /* operations queued */

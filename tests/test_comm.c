@@ -3,9 +3,11 @@
 #include "comm/comm.h"
 
 #include "base/futex.h"
+#include "comm/seat.h" /* where the heaps lie, for planting faults */
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -263,6 +265,91 @@ static void test_sums_are_taken_in_rank_order(void **state)
     run_ranks_ok(5, 65536, true, sum_in_rank_order, NULL);
 }
 
+/* --- algorithms --------------------------------------------------------------------------- */
+
+/* Every algorithm, type and operation on buffers of every odd size, one after another in one group.
+ */
+static Error every_all_reduce(Rank *rank)
+{
+    static const size_t counts[] = {0, 1, 2, 3, 7, 15, 16, 17, 33, 100, 1003};
+    void *buffer;
+    Event done;
+    TRY(comm_alloc(rank->comm, 1003 * 8, &buffer));
+    for (CommAlgorithm algorithm = COMM_DIRECT; algorithm <= COMM_NAIVE; algorithm++)
+        for (CommType type = COMM_FLOAT; type <= COMM_UINT64; type++)
+            for (CommOp op = COMM_SUM; op <= COMM_PROD; op++)
+                for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+                    comm_use(rank->comm, algorithm);
+                    for (size_t i = 0; i < counts[c]; i++)
+                        put(buffer, i, type, value_of(rank->number, i));
+                    TRY(comm_all_reduce(rank->comm, buffer, counts[c], type, op,
+                                        device_record(rank->device), &done));
+                    TRY(device_wait(rank->device, &done));
+                    for (size_t i = 0; i < counts[c]; i++)
+                        if (!holds(buffer, i, type, expected(rank->world, i, op)))
+                            return error_make("%s, type %d, op %d, %zu elements: element %zu",
+                                              comm_algorithm_name(algorithm), (int)type, (int)op,
+                                              counts[c], i);
+                }
+    return NULL;
+}
+
+static void test_every_algorithm(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 8; world++)
+        run_ranks_ok(world, 16384, world % 2 == 0, every_all_reduce, NULL);
+    run_ranks_ok(13, 16384, false, every_all_reduce, NULL);
+    run_ranks_ok(16, 16384, false, every_all_reduce, NULL);
+}
+
+enum { ROUNDING_COUNT = 1000 };
+
+typedef struct Rounding {
+    CommAlgorithm algorithm;
+    float (*sums)[ROUNDING_COUNT]; /* [ranks] */
+} Rounding;
+
+/* Sums whose order shows in their last bits. */
+static Error sum_fractions(Rank *rank)
+{
+    const Rounding *rounding = rank->argument;
+    float *buffer;
+    Event done;
+    TRY(comm_alloc(rank->comm, ROUNDING_COUNT * sizeof *buffer, (void **)&buffer));
+    comm_use(rank->comm, rounding->algorithm);
+    for (size_t i = 0; i < ROUNDING_COUNT; i++)
+        buffer[i] = 1.0f / (float)(i + 1 + 7 * (size_t)rank->number);
+    TRY(comm_all_reduce(rank->comm, buffer, ROUNDING_COUNT, COMM_FLOAT, COMM_SUM,
+                        device_record(rank->device), &done));
+    TRY(device_wait(rank->device, &done));
+    memcpy(rounding->sums[rank->number], buffer, sizeof rounding->sums[0]);
+    return NULL;
+}
+
+static void test_all_ranks_have_the_same_bits_every_time(void **state)
+{
+    (void)state;
+    enum { WORLD = 5 };
+    static float first[WORLD][ROUNDING_COUNT], again[WORLD][ROUNDING_COUNT];
+    float in_rank_order[ROUNDING_COUNT];
+    for (CommAlgorithm algorithm = COMM_DIRECT; algorithm <= COMM_NAIVE; algorithm++) {
+        Rounding rounding = {algorithm, first};
+        run_ranks_ok(WORLD, 65536, true, sum_fractions, &rounding);
+        rounding.sums = again;
+        run_ranks_ok(WORLD, 65536, false, sum_fractions, &rounding);
+        for (int rank = 0; rank < WORLD; rank++) {
+            assert_memory_equal(first[rank], first[0], sizeof first[0]);
+            assert_memory_equal(again[rank], first[0], sizeof first[0]);
+        }
+        if (algorithm == COMM_DIRECT)
+            memcpy(in_rank_order, first[0], sizeof in_rank_order);
+        /* another order shows, or this test would not see one */
+        bool same = memcmp(in_rank_order, first[0], sizeof in_rank_order) == 0;
+        assert_int_equal(same, algorithm == COMM_DIRECT || algorithm == COMM_NAIVE);
+    }
+}
+
 /* --- many at once ------------------------------------------------------------------------- */
 
 /* Several buckets are under way while the rank "computes"; the buffers are used again at once, so a
@@ -272,6 +359,7 @@ static Error many_rounds(Rank *rank)
     enum { BUCKETS = 4, COUNT = 700, ROUNDS = 200 };
     float *buffer[BUCKETS];
     Event done[BUCKETS];
+    comm_use(rank->comm, *(const CommAlgorithm *)rank->argument);
     for (int b = 0; b < BUCKETS; b++)
         TRY(comm_alloc(rank->comm, COUNT * sizeof(float), (void **)&buffer[b]));
     for (int round = 0; round < ROUNDS; round++) {
@@ -305,9 +393,11 @@ static Error many_rounds(Rank *rank)
 static void test_buckets_in_the_background(void **state)
 {
     (void)state;
-    run_ranks_ok(2, 65536, true, many_rounds, NULL);
-    run_ranks_ok(3, 65536, true, many_rounds, NULL);
-    run_ranks_ok(3, 65536, false, many_rounds, NULL);
+    for (CommAlgorithm algorithm = COMM_DIRECT; algorithm <= COMM_NAIVE; algorithm++) {
+        run_ranks_ok(2, 65536, true, many_rounds, &algorithm);
+        run_ranks_ok(3, 65536, true, many_rounds, &algorithm);
+        run_ranks_ok(3, 65536, false, many_rounds, &algorithm);
+    }
 }
 
 /* More operations than the queue holds. */
@@ -377,6 +467,78 @@ static void test_bytes_follow_the_formulas(void **state)
         size_t count = (size_t)world * 16 * 37;
         run_ranks_ok(world, 65536, true, count_traffic, &count);
     }
+}
+
+/* ceil(log2(n)) */
+static size_t log2_up(size_t n)
+{
+    size_t log = 0;
+    for (size_t reached = 1; reached < n; reached *= 2)
+        log++;
+    return log;
+}
+
+/* How many ranks take from `rank` (or it from them) on a tree's way up: one for each trailing zero
+ * bit of its number, as far as there are such ranks. */
+static size_t tree_children(size_t rank, size_t world)
+{
+    size_t children = 0;
+    for (size_t apart = 1; apart < world && rank % (2 * apart) == 0; apart *= 2)
+        children += rank + apart < world;
+    return children;
+}
+
+/* Bytes and steps of each rank, after one all-reduce of 37 lines a rank with each algorithm. */
+static Error count_algorithms(Rank *rank)
+{
+    size_t world = (size_t)rank->world, number = (size_t)rank->number;
+    size_t count = world * 16 * 37, bytes = count * sizeof(float);
+    float *buffer;
+    Event done;
+    TRY(comm_alloc(rank->comm, bytes, (void **)&buffer));
+    const size_t even = 2 * bytes * (world - 1) / world;
+    const size_t boss = bytes * (number == 0 ? world - 1 : 1);
+    /* one transfer up and one down between a rank and each that is below or above it */
+    const size_t links = bytes * (tree_children(number, world) + (number > 0));
+    const struct {
+        size_t bytes, steps;
+    } formula[] = {
+        [COMM_DIRECT] = {even, 2},
+        [COMM_RING] = {even, 2 * (world - 1)},
+        [COMM_TREE] = {links, 2 * log2_up(world)},
+        [COMM_NAIVE] = {boss, 2},
+    };
+    Counters *counters = device_counters(rank->device);
+    for (CommAlgorithm algorithm = COMM_DIRECT; algorithm <= COMM_NAIVE; algorithm++) {
+        const BytesKind kind = BYTES_MODEL;
+        TRY(comm_barrier(rank->comm)); /* learns what others took meanwhile */
+        uint64_t sent = counters->sent[kind], received = counters->received[kind];
+        uint64_t steps = counters->steps[kind];
+        comm_count_as(rank->comm, kind);
+        comm_use(rank->comm, algorithm);
+        TRY(comm_all_reduce(rank->comm, buffer, count, COMM_FLOAT, COMM_SUM,
+                            device_record(rank->device), &done));
+        TRY(device_wait(rank->device, &done));
+        comm_count_as(rank->comm, BYTES_INPUTS); /* the barrier's */
+        sent = counters->sent[kind] - sent;
+        received = counters->received[kind] - received;
+        steps = counters->steps[kind] - steps;
+        size_t expected_bytes = world > 1 ? formula[algorithm].bytes : 0;
+        size_t expected_steps = world > 1 ? formula[algorithm].steps : 0;
+        if (sent != expected_bytes || received != expected_bytes || steps != expected_steps)
+            return error_make("%s, %zu ranks: sent %zu and received %zu in %zu steps, by the "
+                              "formula %zu in %zu",
+                              comm_algorithm_name(algorithm), world, (size_t)sent, (size_t)received,
+                              (size_t)steps, expected_bytes, expected_steps);
+    }
+    return NULL;
+}
+
+static void test_bytes_and_steps_of_every_algorithm(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 9; world++)
+        run_ranks_ok(world, 65536, world % 2 == 0, count_algorithms, NULL);
 }
 
 /* --- failures ----------------------------------------------------------------------------- */
@@ -489,6 +651,81 @@ static void test_forked_ranks(void **state)
     comm_group_free(group);
 }
 
+/* Rank 1 may not read one slice of rank 0's buffer: it dies when the ring brings that to it, in the
+ * middle of the operation. The others must name it, not the neighbour they wait for. */
+static int live_with_a_fault(Group *group, int number, CommAlgorithm algorithm, char *error,
+                             size_t size)
+{
+    enum { PAGE = 4096, COUNT = 4 * PAGE / sizeof(float) };
+    Error failure = NULL;
+    Device *device = device_open(DEVICE_CPU, number, false, &failure);
+    Comm *comm = comm_open(group, number, device, 1, number % 2 == 0, &failure);
+    void *filler;
+    float *buffer;
+    Event done;
+    /* a slice for each of the four ranks is a page of its own */
+    failure = comm_alloc(comm, COUNT * sizeof(float), (void **)&buffer);
+    if (!failure)
+        failure = comm_alloc(comm, PAGE, &filler);
+    if (failure)
+        return 2;
+    if (number == 1) {
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        mprotect(heap_of(comm, 0) + 2 * PAGE, PAGE, PROT_NONE);
+    }
+    comm_use(comm, algorithm);
+    failure =
+        comm_all_reduce(comm, buffer, COUNT, COMM_FLOAT, COMM_SUM, device_record(device), &done);
+    if (!failure)
+        failure = device_wait(device, &done);
+    snprintf(error, size, "%s", failure ? failure : "");
+    return failure != NULL;
+}
+
+static void test_a_death_in_the_middle_names_the_dead(void **state)
+{
+    (void)state;
+    enum { WORLD = 4, TEXT = 512 };
+    static const struct {
+        CommAlgorithm algorithm;
+        const char *error; /* of rank 3 */
+    } cases[] = {
+        {COMM_RING, "rank 3: all_reduce #1 (ring, step 4 of 6) waited 1 s for rank 1, which did "
+                    "not finish"},
+        {COMM_TREE, "rank 3: all_reduce #1 waited 1 s for rank 1, which did not finish"},
+    };
+    char *errors =
+        mmap(NULL, WORLD * TEXT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(errors != MAP_FAILED);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error error = NULL;
+        Group *group = comm_group(COMM_SHM, WORLD, 1 << 16, &error);
+        assert_null(error);
+        pid_t child[WORLD];
+        for (int rank = 0; rank < WORLD; rank++) {
+            child[rank] = fork();
+            assert_true(child[rank] >= 0);
+            if (child[rank] == 0)
+                _exit(
+                    live_with_a_fault(group, rank, cases[i].algorithm, errors + rank * TEXT, TEXT));
+        }
+        for (int rank = 0; rank < WORLD; rank++) {
+            int status;
+            assert_int_equal(waitpid(child[rank], &status, 0), child[rank]);
+            if (rank == 1) {
+                assert_true(WIFSIGNALED(status));
+                continue;
+            }
+            assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+            assert_non_null(strstr(errors + rank * TEXT, "for rank 1, which did not finish"));
+        }
+        assert_string_equal(errors + 3 * TEXT, cases[i].error);
+        comm_group_free(group);
+    }
+    munmap(errors, WORLD * TEXT);
+}
+
 /* --- the word ----------------------------------------------------------------------------- */
 
 static void test_word_wait_gives_up_in_time(void **state)
@@ -511,13 +748,17 @@ int main(void)
         cmocka_unit_test(test_every_type_and_operation),
         cmocka_unit_test(test_every_rank_count_and_odd_sizes),
         cmocka_unit_test(test_sums_are_taken_in_rank_order),
+        cmocka_unit_test(test_every_algorithm),
+        cmocka_unit_test(test_all_ranks_have_the_same_bits_every_time),
         cmocka_unit_test(test_buckets_in_the_background),
         cmocka_unit_test(test_more_operations_than_the_queue_holds),
         cmocka_unit_test(test_bytes_follow_the_formulas),
+        cmocka_unit_test(test_bytes_and_steps_of_every_algorithm),
         cmocka_unit_test(test_a_time_out_names_who_did_not_arrive),
         cmocka_unit_test(test_ranks_that_call_different_things_are_told),
         cmocka_unit_test(test_buffers_must_come_from_the_heap),
         cmocka_unit_test(test_forked_ranks),
+        cmocka_unit_test(test_a_death_in_the_middle_names_the_dead),
         cmocka_unit_test(test_word_wait_gives_up_in_time),
     };
     return cmocka_run_group_tests_name("comm", tests, NULL, NULL);
