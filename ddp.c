@@ -75,6 +75,7 @@ static Error ddp_open(Job *job)
     ddp->comm =
         comm_open(job->run->group, job->rank, device, job->config->timeout_s, ddp->overlap, &error);
     TRY(error);
+    comm_use(ddp->comm, job->config->algorithm);
 
     int world = comm_world(ddp->comm);
     TRY(comm_alloc(ddp->comm, replicas_bytes(world), (void **)&ddp->scratch));

@@ -75,6 +75,7 @@ static Error converse(const Hello *hello, Comm *comm, Device *device, float *bef
     *after_count = 1;
     switch (hello->collective) {
     case HELLO_ALL_REDUCE:
+        comm_use(comm, hello->algorithm);
         TRY(comm_all_reduce(comm, from, 1, COMM_FLOAT, hello->op, ready, &done));
         break;
     case HELLO_BROADCAST:

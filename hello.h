@@ -26,6 +26,7 @@ typedef struct Hello {
     DeviceKind device_kind;
     int gpus;
     CommKind comm_kind;
+    CommAlgorithm algorithm; /* of all_reduce */
 } Hello;
 
 /* Forks the ranks, lets them make one collective and prints a line for each on standard output.

@@ -208,6 +208,7 @@ static int show_without_data(Options *options)
         .device_kind = config.device_kind,
         .gpus = config.gpus,
         .comm_kind = config.comm_kind,
+        .algorithm = config.algorithm,
     };
     int status;
     error = hello(&greeting, &status);

@@ -99,6 +99,8 @@ const struct argp_option options_table[] = {
 
     {0, 0, 0, 0, "How devices talk:", 6},
     {"comm", KEY_COMM, "KIND", 0, "DDP's ranks: shm (shared memory), nccl or auto (auto)", 0},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0,
+     "of all-reduces in shared memory: direct, ring, tree or naive (direct)", 0},
     {"replicate", KEY_REPLICATE, "KIND", 0,
      "DP's model to the other GPUs: star (copies), nccl or auto (auto)", 0},
     {"bucket-mb", KEY_BUCKET_MB, "X", 0,
@@ -161,6 +163,7 @@ const struct argp_option options_table[] = {
 const char *const options_mode_names[] = {"compare", "single", "dp", "ddp", "hello", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const comm_names[] = {"auto", "shm", "nccl", NULL};
+static const char *const algorithm_names[] = {"direct", "ring", "tree", "naive", NULL};
 static const char *const replicate_names[] = {"auto", "star", "nccl", NULL};
 static const char *const precision_names[] = {"fp32", "tf32", NULL};
 const char *const options_optimizer_names[] = {"sgd", "adam", "adamw", NULL};
@@ -208,6 +211,10 @@ Error options_set(Options *o, int key, const char *text)
     case KEY_COMM:
         TRY(parse_choice("comm", text, comm_names, &choice));
         o->comm = (CommChoice)choice;
+        return NULL;
+    case KEY_ALGORITHM:
+        TRY(parse_choice("algorithm", text, algorithm_names, &choice));
+        o->algorithm = (CommAlgorithm)choice;
         return NULL;
     case KEY_REPLICATE:
         TRY(parse_choice("replicate", text, replicate_names, &choice));

@@ -29,6 +29,8 @@ typedef struct Options {
     int devices[OPTIONS_MOST_COUNTS]; /* ascending */
     DeviceChoice device;
     CommChoice comm;
+    CommAlgorithm algorithm; /* of DDP's all-reduce in shared memory */
+    bool algorithm_given;
     ReplicateChoice replicate; /* how DP sends its model to GPUs */
     bool oversubscribe;        /* more devices than GPUs */
     bool tf32;

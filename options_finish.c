@@ -131,6 +131,27 @@ static Error finish_uneven(const Parse *parse)
     return NULL;
 }
 
+/* --algorithm */
+static Error finish_algorithm(const Parse *parse)
+{
+    Options *o = parse->options;
+    o->algorithm_given = given(parse, KEY_ALGORITHM);
+    if (!o->algorithm_given)
+        return NULL;
+    if (o->mode == MODE_SINGLE || o->mode == MODE_DP)
+        return error_make("--algorithm is how DDP's ranks add up their gradients: --mode=%s has no "
+                          "ranks",
+                          mode_name(o->mode));
+    if (o->mode == MODE_HELLO && o->collective != HELLO_ALL_REDUCE)
+        return error_make("--algorithm is how an all_reduce is done: --collective=%s has one way",
+                          options_collective_names[o->collective]);
+    if (o->comm == COMM_CHOICE_NCCL)
+        return error_make("--algorithm=%s: NCCL chooses its algorithms by itself; give --comm=shm "
+                          "for one of ours",
+                          comm_algorithm_name(o->algorithm));
+    return NULL;
+}
+
 Error options_finish(const Parse *parse)
 {
     Options *o = parse->options;
@@ -183,6 +204,7 @@ Error options_finish(const Parse *parse)
     TRY(finish_checkpoints(parse));
     TRY(finish_unused(o));
     TRY(finish_uneven(parse));
+    TRY(finish_algorithm(parse));
     TRY(finish_devices(o));
     return finish_gpus(o);
 }

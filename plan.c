@@ -11,6 +11,7 @@ Error plan_devices(const Options *options, Config *config)
 {
     config->device_kind = DEVICE_CPU;
     config->comm_kind = COMM_SHM;
+    config->algorithm = options->algorithm;
     config->star = true;
     if (options->device == CHOICE_CPU)
         return NULL;
@@ -38,6 +39,10 @@ Error plan_devices(const Options *options, Config *config)
                           gpus);
 #ifdef TRAINER_NCCL
     config->comm_kind = shared || options->comm == COMM_CHOICE_SHM ? COMM_SHM : COMM_NCCL;
+    if (config->comm_kind == COMM_NCCL && options->algorithm_given)
+        return error_make("--algorithm=%s: NCCL chooses its algorithms by itself; add --comm=shm "
+                          "for one of ours",
+                          comm_algorithm_name(options->algorithm));
     config->star = options->replicate == REPLICATE_STAR;
 #endif
     if (shared && !options->quiet)

@@ -31,6 +31,7 @@ typedef struct Config {
     DeviceKind device_kind;
     int gpus; /* that the devices are spread over */
     CommKind comm_kind;
+    CommAlgorithm algorithm; /* of all-reduces in shared memory */
     bool tf32;
     bool star; /* DP copies from device 0, also where NCCL could */
     OptimizerSettings optimizer;

@@ -303,6 +303,7 @@ static void count_bytes(const Comm *comm, const Operation *operation)
     case COLLECTIVE_BARRIER:
         break;
     }
+    counters->collectives[operation->kind]++;
     counters->sent[operation->kind] += sent;
     counters->received[operation->kind] += received;
 }

@@ -58,8 +58,10 @@ typedef struct Shm {
     uint32_t spans_taken;
     char failure[1024];
 
-    _Atomic uint64_t steps[BYTES_KINDS]; /* times that this rank had to wait for another */
-    uint64_t steps_counted[BYTES_KINDS]; /* by the caller, as are the next two */
+    _Atomic uint64_t collectives[BYTES_KINDS]; /* completed */
+    _Atomic uint64_t steps[BYTES_KINDS];       /* times that this rank had to wait for another */
+    uint64_t collectives_counted[BYTES_KINDS],
+        steps_counted[BYTES_KINDS]; /* by the caller, as are the next two */
     uint64_t sent_counted[BYTES_KINDS], received_counted[BYTES_KINDS];
     pthread_t thread;
     bool thread_runs;
@@ -189,12 +191,19 @@ static bool staged(Shm *shm, Error (*half)(void *, const Operation *, uint64_t),
     return !error;
 }
 
+/* Counts one more. Only who holds the lock writes, so this needs no costly atomic addition. */
+static void count_one(_Atomic uint64_t *counter)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + 1, memory_order_relaxed);
+}
+
 /* A step is a time that this rank had to wait for what another made. */
 static void count_step(Comm *comm, const Operation *operation)
 {
     Shm *shm = comm->state;
     if (comm->group->world > 1)
-        atomic_fetch_add_explicit(&shm->steps[operation->kind], 1, memory_order_relaxed);
+        count_one(&shm->steps[operation->kind]);
 }
 
 /* What an operation waits for; a NULL word: nothing. */
@@ -259,6 +268,7 @@ static Awaited advance(Comm *comm, uint32_t number)
     if (!staged(shm, shm->staging ? shm->staging->deliver : NULL, number))
         return nothing;
     span->done_ms = clock_ms();
+    count_one(&shm->collectives[operation->kind]);
     shm->stage = STAGE_ARRIVE;
     word_set(&shm->completed, number);
     return nothing;
@@ -302,7 +312,15 @@ static void *communication_thread(void *argument)
 
 /* --- the transport ------------------------------------------------------------------------ */
 
-/* Adds to the device's counters what has reached and left this rank's heap. */
+/* Adds to one of the device's counters by how much `now` has grown since the last call. */
+static void take_count(uint64_t *counter, const _Atomic uint64_t *now, uint64_t *counted)
+{
+    uint64_t value = atomic_load_explicit(now, memory_order_relaxed);
+    *counter += value - *counted;
+    *counted = value;
+}
+
+/* Adds to the device's counters what has reached and left this rank's heap, and how. */
 static void take_counts(Comm *comm)
 {
     if (!comm->device)
@@ -311,15 +329,11 @@ static void take_counts(Comm *comm)
     Seat *seat = seat_of(comm, comm->rank);
     Counters *counters = device_counters(comm->device);
     for (int kind = 0; kind < BYTES_KINDS; kind++) {
-        uint64_t sent = atomic_load_explicit(&seat->sent[kind], memory_order_relaxed);
-        uint64_t received = atomic_load_explicit(&seat->received[kind], memory_order_relaxed);
-        counters->sent[kind] += sent - shm->sent_counted[kind];
-        counters->received[kind] += received - shm->received_counted[kind];
-        uint64_t steps = atomic_load_explicit(&shm->steps[kind], memory_order_relaxed);
-        counters->steps[kind] += steps - shm->steps_counted[kind];
-        shm->steps_counted[kind] = steps;
-        shm->sent_counted[kind] = sent;
-        shm->received_counted[kind] = received;
+        take_count(&counters->sent[kind], &seat->sent[kind], &shm->sent_counted[kind]);
+        take_count(&counters->received[kind], &seat->received[kind], &shm->received_counted[kind]);
+        take_count(&counters->collectives[kind], &shm->collectives[kind],
+                   &shm->collectives_counted[kind]);
+        take_count(&counters->steps[kind], &shm->steps[kind], &shm->steps_counted[kind]);
     }
 }
 

@@ -40,10 +40,11 @@ typedef enum {
 typedef struct Counters {
     uint64_t sent[BYTES_KINDS];     /* bytes to other devices */
     uint64_t received[BYTES_KINDS]; /* bytes from other devices */
-    uint64_t steps[BYTES_KINDS];    /* of collectives: times it had to wait for another's part */
-    uint64_t allocated_bytes;       /* now */
-    uint64_t peak_bytes;            /* the most at any time */
-    uint64_t launches;              /* operations queued */
+    uint64_t collectives[BYTES_KINDS];
+    uint64_t steps[BYTES_KINDS]; /* of collectives: times that it had to wait for another */
+    uint64_t allocated_bytes;    /* now */
+    uint64_t peak_bytes;         /* the most at any time */
+    uint64_t launches;           /* operations queued */
 } Counters;
 
 /* A point in a device's or a communicator's work. Copied freely, owned by nobody: events that need

@@ -141,6 +141,9 @@ void timer_end(Timer *timer)
         record->sent[kind] = now->sent[kind] - timer->before.sent[kind];
         record->received[kind] = now->received[kind] - timer->before.received[kind];
     }
+    const BytesKind gradients = BYTES_PARAMETER_GRADIENTS;
+    record->collectives = now->collectives[gradients] - timer->before.collectives[gradients];
+    record->communication_steps = now->steps[gradients] - timer->before.steps[gradients];
 }
 
 void timer_collect(Timer *timer)

@@ -52,9 +52,11 @@ typedef struct StepRecord {
     TalkRecord talk[STEP_TALKS];
     uint64_t sent[BYTES_KINDS]; /* bytes in this step */
     uint64_t received[BYTES_KINDS];
-    double loss_sum; /* over the rows whose loss this device computed */
-    int rows;        /* of the whole update */
-    bool measured;   /* counts in the tables */
+    uint64_t collectives;         /* of parameter gradients in this step */
+    uint64_t communication_steps; /* times that it had to wait for another in them */
+    double loss_sum;              /* over the rows whose loss this device computed */
+    int rows;                     /* of the whole update */
+    bool measured;                /* counts in the tables */
 } StepRecord;
 
 /* Where a process is, for the supervisor's summary when it dies there. Shared. */

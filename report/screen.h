@@ -156,6 +156,18 @@ void screen_researcher(Text *text, const Report *report);
 /* "Busiest device sends/receives: ..." for DP and DDP, either of which may be NULL. */
 void screen_busiest(Text *text, const Result *dp, const Result *ddp);
 
+/* How a DDP run's ranks all-reduce a buffer of `bytes`, by formula: the busiest rank sends and
+ * receives so many bytes each, and a rank waits so many steps for another. NAN if the run does not
+ * tell, and with NCCL for the steps. */
+typedef struct CommunicationFormula {
+    const char *algorithm, *bytes_written, *steps_written; /* "ring", "2P(N-1)/N", "2(N-1)" */
+    double bytes, steps;
+} CommunicationFormula;
+CommunicationFormula communication_formula(const Result *run, double bytes);
+
+/* The all-reduces of a step and the steps that they took, beside the formula. */
+void screen_communication(Text *text, const Result *run);
+
 /* What --find-unused-parameters costs in a step of this run; nothing without it. */
 void screen_find_unused(Text *text, const Result *run);
 

@@ -309,10 +309,19 @@ static void print_same_weights(Text *text, const Report *report)
     const char *unused = json_string(report->config, "unused");
     if (unused && strcmp(unused, "rank0") == 0)
         from_single = NAN; /* one device is rank 0 for every image: another training */
-    if (cJSON_IsTrue(dp_equals_ddp(report, report->devices)))
+    const char *algorithm = json_string(report->config, "algorithm");
+    double apart =
+        json_number(report_comparison(report, report->devices), "dp_ddp_max_abs_weight_diff");
+    bool other_order =
+        algorithm && (strcmp(algorithm, "ring") == 0 || strcmp(algorithm, "tree") == 0);
+    if (cJSON_IsTrue(dp_equals_ddp(report, report->devices)) || (other_order && apart == 0))
         text_paragraph(
             text, TEXT_PLAIN, 2, "Same weights? DP = DDP to the last bit%s.",
             isfinite(from_single) ? figure_text("; one device within %.0e", from_single).text : "");
+    else if (other_order && report->devices > 2 && isfinite(apart))
+        text_paragraph(text, TEXT_PLAIN, 2,
+                       "Same weights? DP and DDP within %.0e: a %s adds up in another order.",
+                       apart, algorithm);
     else if (isfinite(from_single))
         text_paragraph(text, TEXT_PLAIN, 2,
                        "Same weights? DP and DDP lie within %.0e of one device's.", from_single);

@@ -255,6 +255,13 @@ static void print_transports(Text *text, const Report *report)
     }
     if (line[0])
         text_paragraph(text, TEXT_PLAIN, 2, "How devices talk: %s.", line);
+    for (int mode = MODE_DDP; mode <= MODE_DDP_NO_OVERLAP; mode++) {
+        const Result *run = report_result(report, (Mode)mode, report->devices);
+        if (run) {
+            screen_communication(text, run);
+            return;
+        }
+    }
 }
 
 /* --- every device count ---------------------------------------------------------------------- */

@@ -114,6 +114,9 @@ static void print_formulas(Text *text, const Report *report)
         return;
     Terms t = terms_of(report, report->devices);
     double ranks = report->devices, p = t.model, x = t.inputs, y = t.outputs;
+    CommunicationFormula by_rank = {0};
+    if (ddp)
+        by_rank = communication_formula(ddp, p);
     int width = text->columns >= 80 ? 14 : 12;
     bool differ = false;
     screen_heading(text, "Bytes per step, counted where they move, beside the formula");
@@ -135,12 +138,18 @@ static void print_formulas(Text *text, const Report *report)
         differ |= print_formula(text, "  param. gradients", kind[4], (t.n - 1) * p, "(N-1)P");
     }
     if (ddp) {
-        differ |= print_formula(text, "DDP rank sends", ddp->sent_bytes,
-                                2 * p * (ranks - 1) / ranks, "2P(N-1)/N");
-        differ |= print_formula(text, "DDP rank receives", ddp->received_bytes,
-                                2 * p * (ranks - 1) / ranks, "2P(N-1)/N");
+        differ |= print_formula(text, "DDP rank sends", ddp->sent_bytes, by_rank.bytes,
+                                by_rank.bytes_written);
+        differ |= print_formula(text, "DDP rank receives", ddp->received_bytes, by_rank.bytes,
+                                by_rank.bytes_written);
         differ |= print_formula(text, "DDP all links", ddp->traffic_bytes, 2 * p * (ranks - 1),
                                 "2P(N-1)");
+        const cJSON *counted = cJSON_GetObjectItemCaseSensitive(ddp->json, "communication");
+        double all_reduces = json_number(counted, "all_reduces");
+        if (isfinite(by_rank.steps))
+            differ |= print_formula(text, "DDP steps of waiting", json_number(counted, "steps"),
+                                    all_reduces * by_rank.steps,
+                                    figure_text("%s per all-reduce", by_rank.steps_written).text);
     }
     if (differ)
         text_paragraph(text, TEXT_ORANGE, 2, "! differs by more than 0.1 %%.");
@@ -157,11 +166,13 @@ static void print_formulas(Text *text, const Report *report)
         "N = %d devices%s; P = %s bytes of weights; X = %s bytes of inputs and Y = %s of "
         "outputs on devices other than the boss.",
         report->devices, idle, figure_count(p).text, figure_count(x).text, figure_count(y).text);
+    bool even = ddp && strcmp(by_rank.bytes_written, "2P(N-1)/N") == 0;
     if (ddp)
         text_paragraph(text, TEXT_GREY, 0,
                        "Over all links both move about the same. What differs: who carries it (the "
-                       "boss 2(N-1)P, a rank 4P(N-1)/N), what it waits for, and that DDP's can "
-                       "hide.");
+                       "boss 2(N-1)P, %s), what it waits for, and that DDP's can hide.",
+                       even ? "a rank 4P(N-1)/N"
+                            : figure_text("DDP's rank 0 twice %s", by_rank.bytes_written).text);
 }
 
 /* --- what bounds the step -------------------------------------------------------------------- */

@@ -281,6 +281,13 @@ static void test_options_that_do_not_go_together(void **state)
          "--epochs and --steps both say how long to train: give one of them"},
         {"--momentum=0.5",
          "--momentum belongs to --optimizer=sgd; adamw has its own (0.9 and 0.999)"},
+        {"--mode=dp --algorithm=ring",
+         "--algorithm is how DDP's ranks add up their gradients: --mode=dp has no ranks"},
+        {"--mode=hello --collective=broadcast --algorithm=tree",
+         "--algorithm is how an all_reduce is done: --collective=broadcast has one way"},
+        {"--comm=nccl --algorithm=naive",
+         "--algorithm=naive: NCCL chooses its algorithms by itself; give --comm=shm for one of "
+         "ours"},
         {"--replay=old.json --quiet",
          "--replay prints an old run and runs nothing: only --depth goes with it"},
         {"--steps=3 --replay=old.json",

@@ -1,0 +1,57 @@
+/* screen_communication.c: how DDP's ranks all-reduced their gradients, counted and by formula. */
+#include "report/screen.h"
+
+#include <math.h>
+#include <string.h>
+
+static const cJSON *communication_of(const Result *run)
+{
+    return cJSON_GetObjectItemCaseSensitive(run->json, "communication");
+}
+
+/* ceil(log2(n)) */
+static double tree_height(double n)
+{
+    double height = 0;
+    for (double reached = 1; reached < n; reached *= 2)
+        height++;
+    return height;
+}
+
+CommunicationFormula communication_formula(const Result *run, double bytes)
+{
+    double n = run->devices, height = tree_height(n);
+    double even = 2 * bytes * (n - 1) / n;
+    const CommunicationFormula formulas[] = {
+        {"direct", "2P(N-1)/N", "2", even, 2},
+        {"ring", "2P(N-1)/N", "2(N-1)", even, 2 * (n - 1)},
+        {"tree", "P ceil(log2 N)", "2 ceil(log2 N)", height * bytes, 2 * height},
+        {"naive", "P(N-1)", "2", (n - 1) * bytes, 2},
+        {"nccl", "2P(N-1)/N", "", even, NAN},
+    };
+    const char *algorithm = json_string(communication_of(run), "algorithm");
+    for (size_t i = 0; algorithm && i < sizeof formulas / sizeof *formulas; i++)
+        if (strcmp(formulas[i].algorithm, algorithm) == 0)
+            return formulas[i];
+    /* a file from before there was a choice */
+    return (CommunicationFormula){"", "2P(N-1)/N", "", even, NAN};
+}
+
+void screen_communication(Text *text, const Result *run)
+{
+    const cJSON *communication = communication_of(run);
+    double count = json_number(communication, "all_reduces");
+    double steps = json_number(communication, "steps");
+    CommunicationFormula formula = communication_formula(run, NAN);
+    if (!(count > 0) || !formula.algorithm[0])
+        return;
+    const char *plural = count == 1 ? "" : "s";
+    if (isnan(steps))
+        text_paragraph(text, TEXT_PLAIN, 2, "%.0f all-reduce%s per step, as NCCL chooses.", count,
+                       plural);
+    else
+        text_paragraph(text, TEXT_PLAIN, 2,
+                       "%.0f all-reduce%s per step (%s): a rank waits %.0f times for another, %s "
+                       "each.",
+                       count, plural, formula.algorithm, steps, formula.steps_written);
+}
