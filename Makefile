@@ -42,7 +42,7 @@ LIBS     := $(filter-out -I%,$(BLAS)) $(CUDA_LIBS) -lcjson -lz -lm -lpthread
 NVFLAGS  := -O3 -std=c++17 -arch=all-major -fmad=false -I. -Xcompiler -fno-threadsafe-statics
 COMMANDS := $(CC) $(CFLAGS) $(LDFLAGS) $(LIBS) $(NVCC) $(if $(NVCC),$(NVFLAGS))
 
-.PHONY: all help prepare demo test test-gpu tests trainer-build results bench bench-gpu lint clean FORCE
+.PHONY: all help prepare demo test test-gpu tests trainer-build lessons results bench bench-gpu lint clean FORCE
 .DELETE_ON_ERROR:
 
 all: $(TRAINER) ## build with what is there, and say what was found
@@ -67,6 +67,9 @@ test: ## install what is missing, build (with sanitizers, too), run all tests
 prepare: ## install what is missing and build, so that a class can work offline
 	@tools/install.sh test
 	+@$(MAKE_ALL) all
+
+lessons: $(TRAINER) ## run every command of the lessons and say which outputs differ (UPDATE=1: write them)
+	@UPDATE=$(UPDATE) TRAINER=$(PROGRAM) PYTHON=$(PYTHON) tests/lessons.sh $(PAGE)
 
 results: $(TRAINER) ## write this machine's runs beside the captured ones in results/
 	@tools/results.sh $(PROGRAM)
