@@ -20,6 +20,7 @@ trap 'rm -rf "$work"' EXIT
 failures=0
 
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+unset PYTHONUNBUFFERED # it would tear a rank's line in two
 
 command -v "$python" >/dev/null || no_python="no $python"
 
