@@ -61,6 +61,8 @@ block console '$ echo rank 0: pid $$' 'rank 0: pid 12345' | right "numbers of pr
 block console '$ echo one \' '    two' 'one two' | right "a command of two lines"
 block console '$ echo one >kept' '$ cat kept' one | right "a page's commands share a folder"
 block console '$ [ -x trainer ] && ls results/*.md' '...' | right "the trainer and the results are there"
+block console '$ echo Using the CPU: no NVIDIA driver; echo one' one |
+    right "what a trainer with CUDA says first is not the lesson's business"
 block console '$ cat' | right "nothing to read on standard input"
 
 # --- what may vary -------------------------------------------------------------------------------------
@@ -85,6 +87,11 @@ block 'console numbers' '$ echo "one two"' 'one' | wrong "not their words' numbe
 block 'console numbers' \
     "\$ printf 'DP  boss   ICFFB.\\n    dev 1  ..FB..\\nI input  F forward  A all-reduce\\n'" \
     'DP  boss   ICFB' '    dev 1  .FB' 'I input  C copy  F forward' | right "a timeline's letters may differ"
+block 'console numbers' \
+    "\$ printf 'I input  A all-reduce\nR reduce   not drawn, too short: input, loss\nend\n'" \
+    'R reduce  W wait' end | right "nor need they be explained in as many lines"
+block 'console numbers' "\$ printf 'I input  C copy\nend\n'" end | wrong "but they must be explained"
+block 'console numbers' "\$ echo one device  FFB" 'one device FBBBB' | right "one device's lane, too"
 block 'console numbers' '$ echo "DP  boss   ICFFB."' 'DDP boss   ICFFB.' | wrong "not what its lanes are called"
 
 block 'console unordered' '$ printf "rank 1\nrank 0\nend\n"' 'rank 0' 'rank 1' end | right "any order"

@@ -7,7 +7,7 @@
 # Lines are equal to the letter, but for the numbers of processes. A wanted line "..." stands for any
 # lines, or none. WORDS say what else may vary:
 #     numbers     every number (compared as N), so the blanks that align it, how many letters of which kind a
-#                 lane of a timeline has, and which of the letters are explained below the lanes
+#                 lane of a timeline has, and which of the letters are explained below the lanes (its legend)
 #     unordered   the order of the lines
 # Merging gives GOT, with the "..." of WANTED where it had them; all of GOT where the two do not agree.
 
@@ -15,10 +15,10 @@ function masked(line) {
     gsub(/pid [0-9]+/, "pid N", line)
     if (!numbers)
         return line
-    if (line ~ /(boss|(dev|rank|comm) [0-9]+) +[A-Z.]+$/)
+    if (line ~ /(boss|one device|(dev|rank|comm) [0-9]+) +[A-Z.]+$/)
         sub(/[A-Z.]+$/, "LANE", line)
-    if (line ~ /^[A-Z] [a-z]+[a-z -]*(  [A-Z] [a-z]+[a-z -]*)+$/)
-        line = "LETTERS"
+    if (line ~ legend)
+        return "LEGEND"
     gsub(/[0-9][0-9,]*(\.[0-9]+)?(e[-+]?[0-9]+)?/, "N", line)
     gsub(/ [-+]N/, " N", line)
     gsub(/[ \t]+/, " ", line)
@@ -29,17 +29,32 @@ function masked(line) {
 BEGIN {
     numbers = index(" " words " ", " numbers ") > 0
     unordered = index(" " words " ", " unordered ") > 0
+    letter = "[A-Z] (input|copy|forward|gather|loss|backward|reduce|update|wait|all-reduce)"
+    too_short = "not drawn, too short: .*"
+    legend = "^((" letter "(  ?|   " too_short ")?)+|" too_short ")$"
 }
 
-task == "mask" { print masked($0); next }
+# The lines of a legend are one, however many it takes.
+{ line = masked($0) }
+FNR == 1 { before = "" }
+line == "LEGEND" && before == "LEGEND" {
+    if (FILENAME == ARGV[1])
+        want[wanted] = want[wanted] "\n" $0
+    else
+        got[gotten] = got[gotten] "\n" $0
+    next
+}
+{ before = line }
+
+task == "mask" { print line; next }
 # By name: an empty first file would have no line to count by.
-FILENAME == ARGV[1] { want[++wanted] = $0; next }
-{ got[++gotten] = $0; key[gotten] = masked($0) }
+FILENAME == ARGV[1] { want[++wanted] = $0; wanted_key[wanted] = line; next }
+{ got[++gotten] = $0; key[gotten] = line }
 
 # Whether the wanted lines `from` to `to` are the lines after `at` of what was printed.
 function stands_at(from, to, at,    i) {
     for (i = from; i <= to; i++)
-        if (at + 1 + i - from > gotten || masked(want[i]) != key[at + 1 + i - from])
+        if (at + 1 + i - from > gotten || wanted_key[i] != key[at + 1 + i - from])
             return 0
     return 1
 }
@@ -81,7 +96,7 @@ function unordered_agree(    i, left, rest, any) {
             any = 1
             continue
         }
-        if (left[masked(want[i])]-- < 1)
+        if (left[wanted_key[i]]-- < 1)
             return 0
         rest--
     }
