@@ -66,11 +66,12 @@ Error unused_check(const Job *job)
     for (int i = job->layout->parameters - 1; i >= 0; i--) /* in PyTorch's order */
         if (missed_anywhere(job, i))
             list_add(&names, job->layout->parameter[i].name);
+    int64_t step = job->config->first_step + worker->timer.steps;
     return error_make("step %lld: the backward pass gave no gradient for %s on rank%s %s: the "
                       "forward pass there did not use %s, and DDP counts on every gradient; give "
                       "--find-unused-parameters, or take the layer out of the model",
-                      (long long)(job->config->first_step + worker->timer.steps), names.text,
-                      ranks.count > 1 ? "s" : "", ranks.text, names.count > 1 ? "them" : "it");
+                      (long long)step, names.text, ranks.count > 1 ? "s" : "", ranks.text,
+                      names.count > 1 ? "them" : "it");
 }
 
 /* --- the question ------------------------------------------------------------------------- */

@@ -136,7 +136,9 @@ static Error all_do(Job *job, TeamWork work)
     return NULL;
 }
 
-/* A parameter has a gradient if any replica used it. */
+/* A parameter has a gradient if any replica used it. (With two GPUs or more, PyTorch's DataParallel
+ * gives one that none used a gradient of zeros, and weight decay goes on: torch/nn/parallel/
+ * _functions.py, Broadcast. Its DistributedDataParallel gives none; here both do that.) */
 static void find_used(Job *job)
 {
     const Dp *dp = job->state;

@@ -43,7 +43,9 @@ typedef struct Slice {
 } Slice;
 
 /* One update of these slices; the rest of the weights and of the optimizer's state stays as it is,
- * as in PyTorch for a parameter whose gradient is None: not even weight decay touches it. */
+ * as in PyTorch for a parameter whose gradient is None: not even weight decay touches it. There it
+ * counts its own steps, too; here all count the same, so the slices must be the same in every step
+ * or Adam's bias corrections are another's. */
 void optimizer_step_slices(Optimizer *optimizer, float *weights, const float *gradients,
                            const Slice *slice, int slices);
 

@@ -113,7 +113,7 @@ const struct argp_option options_table[] = {
      "DDP asks every step which parameters got a gradient: without it, one that got none is an "
      "error",
      0},
-    {"uneven", KEY_UNEVEN, "N", 0, "DDP's last rank has N batches fewer in every epoch", 0},
+    {"uneven", KEY_UNEVEN, "N", 0, "DDP's last rank lacks the last N batches of an epoch", 0},
     {"on-uneven", KEY_ON_UNEVEN, "WHAT", 0,
      "then: error, before the first step; join: it answers the others with zeros; hang: the "
      "mistake, they wait (error)",

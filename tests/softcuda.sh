@@ -156,6 +156,27 @@ same "one GPU for all" shared
 train epochs --mode=ddp --devices=3 --steps=20
 expect "replicas stay equal over the epochs" is "$status" 0
 
+# --- parameters that some ranks do not use, and ranks without a batch ------------------------------
+
+branch="--unused=rank0 --find-unused-parameters"
+# shellcheck disable=SC2086
+run $short --device=cpu --mode=ddp --devices=3 $branch --json="$work/branch"
+cpu=$(losses branch mode=ddp)
+for how in "" "--comm=shm --replicate=star SOFTCUDA_PEERS=off"; do
+    # shellcheck disable=SC2086
+    train unused --devices=3 $branch $how
+    expect "rank 0 skips a branch, ${how:-NCCL}: DP = DDP to the last bit" is \
+        "$(json "$work/unused" comparisons.devices=3.dp_ddp_max_abs_weight_diff)" 0
+    near "rank 0 skips a branch, ${how:-NCCL}: the CPU's losses" "$(losses unused mode=ddp)" "$cpu" 1e-5
+    # shellcheck disable=SC2086
+    train unused --mode=ddp --devices=3 --unused=rank0 $how
+    expect "without --find-unused-parameters, ${how:-NCCL}: an error by name" \
+        grep -q 'no gradient for branch.weight, branch.bias on rank 0:' "$work/err"
+    # shellcheck disable=SC2086
+    train uneven --mode=ddp --devices=3 --steps=20 --uneven=4 --on-uneven=join $how
+    expect "a rank without a batch, ${how:-NCCL}: the replicas stay equal" is "$status" 0
+done
+
 # --- twenty orders -------------------------------------------------------------------------------
 
 for seed in $(seq 20); do
