@@ -169,7 +169,7 @@ CommunicationFormula communication_formula(const Result *run, double bytes);
 void screen_communication(Text *text, const Result *run);
 
 /* What --find-unused-parameters costs in a step of this run; nothing without it. */
-void screen_find_unused(Text *text, const Result *run);
+void screen_find_unused(Text *text, const Report *report, const Result *run);
 
 /* Names the other depths. */
 void screen_more(Text *text);
