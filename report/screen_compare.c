@@ -117,15 +117,19 @@ void screen_busiest(Text *text, const Result *dp, const Result *ddp)
     screen_fitting(text, TEXT_PLAIN, candidates, 2);
 }
 
-void screen_find_unused(Text *text, const Result *run)
+void screen_find_unused(Text *text, const Report *report, const Result *run)
 {
     const cJSON *price =
         run ? cJSON_GetObjectItemCaseSensitive(run->json, "find_unused_parameters") : NULL;
     double bytes = json_number(price, "bytes"), ms = json_number(price, "ms");
     if (isnan(bytes) && isnan(ms))
         return;
-    text_paragraph(text, TEXT_PLAIN, 2, "find-unused-parameters: %s bytes and %s ms more per step.",
-                   figure_count(bytes).text, figure_number(ms, 3).text);
+    const char *unused = json_string(report->config, "unused");
+    bool for_nothing = !unused || strcmp(unused, "never") == 0; /* PyTorch warns of it, too */
+    text_paragraph(text, TEXT_PLAIN, 2,
+                   "find-unused-parameters: %s bytes and %s ms more per step%s.",
+                   figure_count(bytes).text, figure_number(ms, 3).text,
+                   for_nothing ? ", for nothing: every parameter was used" : "");
 }
 
 void screen_learned(Text *text, const Report *report, const Result *run)
@@ -389,7 +393,7 @@ void screen_compare(Text *text, const Report *report, bool more)
     timeline_print(text, "Who works, who waits", drawn, 2, BEGINNER_LANES);
     text_newline(text);
     screen_busiest(text, dp, ddp);
-    screen_find_unused(text, ddp);
+    screen_find_unused(text, report, ddp);
     print_same_weights(text, report);
     screen_learned(text, report, ddp ? ddp : dp);
     print_verdict(text, report);

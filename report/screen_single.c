@@ -185,7 +185,7 @@ void screen_single_run(Text *text, const Report *report, bool more)
         screen_busiest(text, run, NULL);
     else if (run->mode != MODE_SINGLE)
         screen_busiest(text, NULL, run);
-    screen_find_unused(text, run);
+    screen_find_unused(text, report, run);
     print_uneven(text, report, run);
     if (!cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(run->json, "epochs"), 0))
         screen_learned(text, report, run);

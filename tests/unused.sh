@@ -129,6 +129,9 @@ expect "the exchange is counted: ms" \
     holds "ms > 0" ms="$(json "$work/run.json" results.mode=ddp.find_unused_parameters.ms)"
 expect "the tables say so" \
     grep -qE '^find-unused-parameters: 96 bytes and [0-9.]+ ms more per step\.$' "$work/out"
+run $small --quiet --mode=ddp --steps=20 --unused=never $find
+expect "the tables say when it was for nothing" \
+    grep -q "for nothing:" "$work/out"
 run $small --quiet --mode=ddp --steps=20 --unused=never --json="$work/run.json"
 expect "without it nothing is exchanged" test -z "$(json "$work/run.json" results.mode=ddp.traffic.by_kind.used_map 2>&- | grep '[0-9]')"
 expect "and the tables say nothing" test "$(grep -c find-unused "$work/out")" = 0
