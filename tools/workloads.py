@@ -311,17 +311,17 @@ def transformer_block(net, at, width, tokens, heads, inner, fused_qkv, activatio
         layer_norm(f"{at}.norm_2")
 
 
-def bert_large(tokens=128):
-    """The encoder with pooler: 335,141,888 parameters ("340M" in the paper, which rounds)."""
-    width, depth, words = 1024, 24, 30522
-    net = Network("BERT-large", f"{tokens} tokens", 3 * 8 * tokens, None, [
-        "Devlin et al. 2018, arXiv:1810.04805: 24 blocks, width 1024, 16 heads, \"340M\" parameters",
-        "transformers/models/bert/modeling_bert.py, BertModel of bert-large-uncased (vocabulary "
-        "30,522, pooler, no head): 335,141,888 parameters"])
+def bert(name, model, width, depth, heads, sources, tokens=128):
+    """The encoder with pooler; sequences of 128 tokens, as in nine tenths of the pre-training."""
+    words = 30522
+    net = Network(name, f"{tokens} tokens", 3 * 8 * tokens, None, [
+        "Devlin et al. 2018, arXiv:1810.04805, " + sources,
+        f"transformers/models/bert/modeling_bert.py, BertModel of {model} (vocabulary 30,522, "
+        "pooler, no head)"])
     net.add("embeddings", [words * width, 512 * width, 2 * width, width, width], 0,
             [width * tokens] * 7)
     for i in range(depth):
-        transformer_block(net, f"encoder.{i}", width, tokens, 16, 4096, False, 1, 1)
+        transformer_block(net, f"encoder.{i}", width, tokens, heads, 4 * width, False, 1, 1)
     net.linear("pooler", width, width, 1, extra=1)
     return net.json(2 * FLOAT), net
 
@@ -380,7 +380,12 @@ ALL = [
     ("vgg-16", vgg16(), 138_357_544, 15.47),
     ("inception-v3", inception_v3(), 27_161_264 - 3_326_696, 5.71),
     ("yolov5l", yolov5l(), 46_563_709, 109.1 / 2),
-    ("bert-large", bert_large(), 335_141_888, None),
+    ("bert-base", bert("BERT-base", "bert-base-uncased", 768, 12, 12,
+                       "12 blocks, width 768, 12 heads: \"110M\" parameters, which rounds"),
+     109_482_240, None),
+    ("bert-large", bert("BERT-large", "bert-large-uncased", 1024, 24, 16,
+                        "24 blocks, width 1024, 16 heads: \"340M\" parameters, which rounds"),
+     335_141_888, None),
     ("gpt-2", gpt2(), 124_439_808, None),
     ("cs336-xl", decoder_2b(), None, None),
 ]
