@@ -371,6 +371,16 @@ def decoder_2b(tokens=128):
     return net.json(words * tokens * FLOAT), net
 
 
+# --- plain MLPs -------------------------------------------------------------------------------------
+
+def mlp(width=1000, depth=5):
+    net = Network("MLP 5 x 1000", f"{width} numbers", width * FLOAT, None, [
+        "fingertap/test_parallel: test_parallel/model.py, five nn.Linear(1000, 1000)"])
+    for i in range(depth):
+        net.linear(f"layers.{i}", width, width)
+    return net.json(width * FLOAT), net
+
+
 # --- all, and what is published about them ---------------------------------------------------------
 
 # file, network, parameters, multiply-adds in units of 10^9 as published (None: not published)
@@ -387,6 +397,7 @@ ALL = [
                         "24 blocks, width 1024, 16 heads: \"340M\" parameters, which rounds"),
      335_141_888, None),
     ("gpt-2", gpt2(), 124_439_808, None),
+    ("mlp-5x1000", mlp(), 5_005_000, None),
     ("cs336-xl", decoder_2b(), None, None),
 ]
 
