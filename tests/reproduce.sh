@@ -25,7 +25,7 @@ for name, arguments in table["runs"].items():
     for kind, file in re.findall(r"--(profile|workload)=([\w-]+)", arguments):
         if not os.path.exists(f"{kind}s/{file}.json"):
             sys.exit(f"{name}: no {kind} {file}")
-for file in os.listdir("profiles"):
+for file in filter(lambda file: file.endswith(".json"), os.listdir("profiles")):
     profile = json.load(open(f"profiles/{file}"))
     if not profile["sources"]:
         sys.exit(f"{file} has no sources")
