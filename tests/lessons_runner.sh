@@ -47,6 +47,7 @@ wrong() {
 block console '$ echo one; echo two >&2' one two '$ echo three' three | right "equal output, both streams"
 block console '$ echo one' won | wrong "a changed word"
 block console '$ echo "one  two"' 'one two' | wrong "a changed blank"
+block console '$ echo "one  "' 'one' | right "blanks at the end are nothing to see"
 block console '$ echo 3.0' 4.0 | wrong "a changed number"
 block console '$ echo one; echo two' one | wrong "a missing line"
 block console '$ echo one' one two | wrong "a line too many"

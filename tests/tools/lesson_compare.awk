@@ -4,14 +4,20 @@
 #     awk -v task=merge   -v words=WORDS -f lesson_compare.awk WANTED GOT     and prints what the page should say
 #     awk -v task=mask    -v words=WORDS -f lesson_compare.awk FILE           prints what is compared
 #
-# Lines are equal to the letter, but for the numbers of processes. A wanted line "..." stands for any
-# lines, or none. WORDS say what else may vary:
+# Lines are equal to the letter, but for the numbers of processes and blanks at the end. A wanted line "..."
+# stands for any lines, or none. WORDS say what else may vary:
 #     numbers     every number (compared as N), so the blanks that align it, how many letters of which kind a
 #                 lane of a timeline has, and which of the letters are explained below the lanes (its legend)
 #     unordered   the order of the lines
 # Merging gives GOT, with the "..." of WANTED where it had them; all of GOT where the two do not agree.
 
+function without_blanks(line) {
+    sub(/[ \t]+$/, "", line)
+    return line
+}
+
 function masked(line) {
+    line = without_blanks(line)
     gsub(/pid [0-9]+/, "pid N", line)
     if (!numbers)
         return line
@@ -22,7 +28,6 @@ function masked(line) {
     gsub(/[0-9][0-9,]*(\.[0-9]+)?(e[-+]?[0-9]+)?/, "N", line)
     gsub(/ [-+]N/, " N", line)
     gsub(/[ \t]+/, " ", line)
-    sub(/ $/, "", line)
     return line
 }
 
@@ -49,7 +54,7 @@ line == "LEGEND" && before == "LEGEND" {
 task == "mask" { print line; next }
 # By name: an empty first file would have no line to count by.
 FILENAME == ARGV[1] { want[++wanted] = $0; wanted_key[wanted] = line; next }
-{ got[++gotten] = $0; key[gotten] = line }
+{ got[++gotten] = without_blanks($0); key[gotten] = line }
 
 # Whether the wanted lines `from` to `to` are the lines after `at` of what was printed.
 function stands_at(from, to, at,    i) {
