@@ -7,15 +7,13 @@
 
 #include "base/futex.h"
 #include "base/place.h"
-#include "comm/launch.h"
+#include "ranks.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define LINE_BYTES 4096
@@ -24,13 +22,13 @@
 typedef struct Answer {
     char line[LINE_BYTES];
     double first; /* what the rank holds afterwards, its first number */
-    char error[1024];
 } Answer;
 
 typedef struct Greeting {
     const Hello *hello;
     Group *group;
-    Answer *answers; /* [ranks], shared */
+    Answer *answers;   /* [ranks], shared */
+    RankError *errors; /* the same */
 } Greeting;
 
 static const char *name_of(HelloCollective collective)
@@ -141,28 +139,11 @@ static int child(void *context, int rank)
     Error error = rank_life(greeting, rank);
     if (!error)
         return 0;
-    snprintf(greeting->answers[rank].error, sizeof greeting->answers[rank].error, "%s", error);
+    snprintf(greeting->errors[rank].text, sizeof greeting->errors[rank].text, "%s", error);
     return 1;
 }
 
 /* --- the supervisor ----------------------------------------------------------------------- */
-
-static void explain_failure(const Greeting *greeting, const Launch *launch)
-{
-    const Process *process = &launch->process[launch->failed];
-    for (int rank = 0; rank < launch->count; rank++)
-        if (greeting->answers[rank].error[0])
-            fprintf(stderr, "trainer: %s\n", greeting->answers[rank].error);
-    char operation[64];
-    comm_group_last_operation(greeting->group, launch->failed, operation, sizeof operation);
-    if (WIFSIGNALED(process->status))
-        fprintf(stderr, "trainer: FAILED: rank %d was killed by signal %d (%s)", launch->failed,
-                WTERMSIG(process->status), strsignal(WTERMSIG(process->status)));
-    else
-        fprintf(stderr, "trainer: FAILED: rank %d exited with status %d", launch->failed,
-                WEXITSTATUS(process->status));
-    fprintf(stderr, "; its last collective: %s\n", operation);
-}
 
 /* What an all-reduce of 1, 2, ..., N gives, in words. */
 static void explain_answer(const Hello *hello, double answer)
@@ -202,10 +183,12 @@ Error hello(const Hello *hello, int *status)
     Greeting greeting = {.hello = hello};
     greeting.group = comm_group(hello->comm_kind, hello->ranks, heap, &error);
     TRY(error);
-    size_t bytes = sizeof *greeting.answers * (size_t)hello->ranks;
+    size_t ranks = (size_t)hello->ranks;
+    size_t bytes = (sizeof *greeting.answers + sizeof *greeting.errors) * ranks;
     void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     TRY_SYSTEM(shared != MAP_FAILED, "memory for %d answers", hello->ranks);
     greeting.answers = shared;
+    greeting.errors = (RankError *)(greeting.answers + ranks);
     Process *process = calloc((size_t)hello->ranks, sizeof *process);
     if (!process)
         return error_make("no memory");
@@ -216,7 +199,7 @@ Error hello(const Hello *hello, int *status)
     if (!error && launch.interrupted) {
         *status = 128 + launch.interrupted;
     } else if (!error && launch.failed >= 0) {
-        explain_failure(&greeting, &launch);
+        ranks_explain_failure(&launch, greeting.group, greeting.errors);
     } else if (!error) {
         *status = 0;
         for (int rank = 0; rank < hello->ranks && hello->ordered; rank++)

@@ -6,6 +6,7 @@
  */
 #include "base/clock.h"
 #include "base/place.h"
+#include "bench_mode.h"
 #include "describe.h"
 #include "options.h"
 #include "plan.h"
@@ -285,6 +286,8 @@ int main(int argc, char **argv)
     else if (!error && !done &&
              (options.mode == MODE_HELLO || options.describe || options.show_sampler))
         status = show_without_data(&options);
+    else if (!error && !done && options.mode == MODE_BENCH)
+        error = bench_mode(&options, &status);
     else if (!error && !done)
         status = train_and_report(&options, start_ms);
     if (error)

@@ -64,6 +64,43 @@ Error parse_real(const char *name, const char *text, double least, double most, 
     return NULL;
 }
 
+/* One size, up to a comma or the end, where `*end` is then; false if it is none. */
+static bool parse_size(const char *text, char **end, size_t *bytes)
+{
+    if (*text < '0' || *text > '9')
+        return false;
+    errno = 0;
+    *bytes = strtoul(text, end, 10);
+    static const char units[] = "KMG";
+    const char *unit = **end ? strchr(units, toupper((unsigned char)**end)) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (errno == ERANGE || *bytes > SIZE_MAX >> shift)
+        *bytes = SIZE_MAX;
+    else
+        *bytes <<= shift;
+    *end += unit != NULL;
+    return **end == ',' || **end == '\0';
+}
+
+Error parse_sizes(const char *name, const char *text, size_t least, size_t most, size_t *from,
+                  size_t *to)
+{
+    char *end = NULL;
+    bool good = parse_size(text, &end, from);
+    *to = *from;
+    if (good && *end == ',')
+        good = parse_size(end + 1, &end, to) && *end == '\0';
+    if (!good)
+        return error_make("--%s=%s: one size or two with a comma between them, such as 4K,64M",
+                          name, shown(text).text);
+    if (*from > *to)
+        return error_make("--%s=%s: the smaller size comes first", name, shown(text).text);
+    if (*from < least || *to > most)
+        return error_make("--%s=%s: must lie between %zu and %zu bytes", name, shown(text).text,
+                          least, most);
+    return NULL;
+}
+
 Error parse_list(const char *name, const char *text, int least, int most, int *values, int room,
                  int *count)
 {

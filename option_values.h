@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* A whole number in decimal, at least `least` and at most `most`. */
@@ -22,6 +23,11 @@ Error parse_real(const char *name, const char *text, double least, double most, 
 /* Whole numbers with commas between them; `values` has room for `room`. */
 Error parse_list(const char *name, const char *text, int least, int most, int *values, int room,
                  int *count);
+
+/* Two numbers of bytes with a comma between them, or one that is both: "4K,64M" (K, M and G are
+ * powers of 1024). */
+Error parse_sizes(const char *name, const char *text, size_t least, size_t most, size_t *from,
+                  size_t *to);
 
 /* The index of `text` among `names`, which a NULL ends. */
 Error parse_choice(const char *name, const char *text, const char *const *names, int *value);

@@ -37,6 +37,7 @@ const char *argp_program_bug_address = NULL;
 #define DEFAULT_OVERLAP   "on"
 #define DEFAULT_TIMEOUT   "30"
 #define DEFAULT_DEPTH     "beginner"
+#define DEFAULT_SIZES     "4K,64M"
 
 static const struct {
     int key;
@@ -48,7 +49,7 @@ static const struct {
     {KEY_SEED, DEFAULT_SEED},           {KEY_DATA, DEFAULT_DATA},
     {KEY_SAMPLES, DEFAULT_SAMPLES},     {KEY_BUCKET_MB, DEFAULT_BUCKET_MB},
     {KEY_OVERLAP, DEFAULT_OVERLAP},     {KEY_TIMEOUT, DEFAULT_TIMEOUT},
-    {KEY_DEPTH, DEFAULT_DEPTH},
+    {KEY_DEPTH, DEFAULT_DEPTH},         {KEY_SIZES, DEFAULT_SIZES},
 };
 
 /* argp sorts the options of a group by name. */
@@ -56,7 +57,8 @@ const struct argp_option options_table[] = {
     {0, 0, 0, 0, "What to run:", 1},
     {"mode", KEY_MODE, "MODE", 0,
      "compare: one device, DP, DDP and the machine's limit, taking turns; single, dp or ddp: train "
-     "in this one way; hello: a first collective (" DEFAULT_MODE ")",
+     "in this one way; hello: a first collective; bench: how fast collectives are (" DEFAULT_MODE
+     ")",
      0},
 
     {0, 0, 0, 0, "On which devices (a device is a core or a GPU):", 2},
@@ -121,9 +123,11 @@ const struct argp_option options_table[] = {
     {"timeout", KEY_TIMEOUT, "SECONDS", 0,
      "a rank waits this long for the others (" DEFAULT_TIMEOUT ")", 0},
 
-    {0, 0, 0, 0, "What the ranks of --mode=hello do:", 7},
+    {0, 0, 0, 0, "What the ranks of --mode=hello and bench do:", 7},
     {"collective", KEY_COLLECTIVE, "NAME", 0,
-     "all_reduce, all_gather, broadcast or reduce_scatter (all_reduce)", 0},
+     "all_reduce, all_gather, broadcast or reduce_scatter (all_reduce; bench: all of them)", 0},
+    {"sizes", KEY_SIZES, "FROM,TO", 0,
+     "of bench's buffers in bytes, each four times the one before (" DEFAULT_SIZES ")", 0},
     {"op", KEY_OP, "NAME", 0, "how numbers become one: sum, avg, min, max or prod (sum)", 0},
     {"ordered", KEY_ORDERED, 0, 0, "print the ranks in order, not as they finish", 0},
     {"guess", KEY_GUESS, "X", 0, "what rank 0 will hold: right or wrong, and why", 0},
@@ -160,7 +164,7 @@ const struct argp_option options_table[] = {
 
 /* --- options ------------------------------------------------------------------------------ */
 
-const char *const options_mode_names[] = {"compare", "single", "dp", "ddp", "hello", NULL};
+const char *const options_mode_names[] = {"compare", "single", "dp", "ddp", "hello", "bench", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const comm_names[] = {"auto", "shm", "nccl", NULL};
 static const char *const algorithm_names[] = {"direct", "ring", "tree", "naive", NULL};
@@ -309,6 +313,8 @@ Error options_set(Options *o, int key, const char *text)
         return NULL;
     case KEY_GUESS:
         return parse_real("guess", text, -1e12, 1e12, &o->guess);
+    case KEY_SIZES:
+        return parse_sizes("sizes", text, 4, (size_t)1 << 32, &o->least_bytes, &o->most_bytes);
     case KEY_SAVE:
     case KEY_LOAD:
     case KEY_RESUME:
@@ -377,6 +383,7 @@ static const char about[] =
     "  ./trainer --mode=ddp --devices=4        train with DDP on four devices\n"
     "  ./trainer --mode=ddp --bucket-mb=0.5    what do small buckets cost?\n"
     "  ./trainer --mode=hello --devices=4      four ranks add their numbers\n"
+    "  ./trainer --mode=bench                  how fast are collectives here?\n"
     "  ./trainer --json=run.json               keep the results\n"
     "  ./trainer --replay=run.json             and look at them again\n"
     "\n"

@@ -17,7 +17,7 @@
 #define OPTIONS_MOST_DEVICES 256
 #define OPTIONS_MOST_COUNTS  16
 
-typedef enum { MODE_COMPARE, MODE_SINGLE, MODE_DP, MODE_DDP, MODE_HELLO } Mode;
+typedef enum { MODE_COMPARE, MODE_SINGLE, MODE_DP, MODE_DDP, MODE_HELLO, MODE_BENCH } Mode;
 typedef enum { CHOICE_AUTO, CHOICE_CPU, CHOICE_CUDA } DeviceChoice;
 typedef enum { COMM_CHOICE_AUTO, COMM_CHOICE_SHM, COMM_CHOICE_NCCL } CommChoice;
 typedef enum { REPLICATE_AUTO, REPLICATE_STAR, REPLICATE_NCCL } ReplicateChoice;
@@ -42,6 +42,7 @@ typedef struct Options {
     int64_t epochs; /* 0: by steps */
     int64_t steps;  /* measured ones; 0: by epochs */
     int64_t warmup; /* steps before them */
+    bool warmup_given;
     OptimizerSettings optimizer;
     uint64_t seed;
 
@@ -57,11 +58,13 @@ typedef struct Options {
     OnUneven on_uneven;
     double timeout_s;
 
-    HelloCollective collective; /* this and the next three: of --mode=hello */
+    HelloCollective collective; /* of --mode=hello and bench; the next three: of hello */
     CommOp op;
     bool ordered;
     bool guess_given;
     double guess; /* what rank 0 will hold */
+    bool collective_given;
+    size_t least_bytes, most_bytes; /* of --mode=bench */
 
     const char *save; /* file; NULL: none */
     const char *load;
@@ -100,7 +103,10 @@ Error options_resume(Options *options, const Progressed *saved);
  * counts that the mode takes when none were given. */
 Error options_check(Options *options, const Dataset *data, int cores);
 
-/* "compare", "single", "dp", "ddp", "hello". */
+/* That the files to be written can be: the part of options_check that needs no data. */
+Error options_check_files(const Options *options);
+
+/* "compare", "single", "dp", "ddp", "hello", "bench". */
 const char *mode_name(Mode mode);
 
 #endif

@@ -126,6 +126,13 @@ Error options_resume(Options *options, const Progressed *saved)
 
 /* --- data and machine --------------------------------------------------------------------- */
 
+Error options_check_files(const Options *options)
+{
+    if (options->json)
+        TRY(strcmp(options->json, "-") == 0 ? NULL : check_writable("json", options->json, false));
+    return options->save ? check_writable("save", options->save, true) : NULL;
+}
+
 /* A mistyped width or batch can ask for thousands of gigabytes, and the system would hand them out
  * until it must end a process. What is counted here is the least that will be used at once: every
  * run of the command is there from the start, each of its devices with weights, gradients and the
@@ -236,9 +243,6 @@ Error options_check(Options *options, const Dataset *data, int cores)
         return error_make("--batch=%d is more than the %zu training images of %s", options->batch,
                           data->train.count, name.text);
     TRY(check_uneven(options, data));
-    if (options->json)
-        TRY(strcmp(options->json, "-") == 0 ? NULL : check_writable("json", options->json, false));
-    if (options->save)
-        TRY(check_writable("save", options->save, true));
+    TRY(options_check_files(options));
     return check_memory(options);
 }

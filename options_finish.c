@@ -69,6 +69,12 @@ static Error finish_gpus(Options *o)
     return NULL;
 }
 
+/* One of --mode=single, dp and ddp. */
+static bool trains_one_way(const Options *o)
+{
+    return o->mode == MODE_SINGLE || o->mode == MODE_DP || o->mode == MODE_DDP;
+}
+
 static Error finish_checkpoints(const Parse *parse)
 {
     Options *o = parse->options;
@@ -76,7 +82,7 @@ static Error finish_checkpoints(const Parse *parse)
     if (o->load && o->resume)
         return error_make("--load begins a new run with a file's weights, --resume goes on with "
                           "the run that was saved: give one of them");
-    if ((o->save || loads) && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
+    if ((o->save || loads) && !trains_one_way(o))
         return error_make("--%s is for one way of training: give --mode=single, dp or ddp",
                           o->save   ? "save"
                           : o->load ? "load"
@@ -106,7 +112,7 @@ static Error finish_checkpoints(const Parse *parse)
 /* --unused and --find-unused-parameters */
 static Error finish_unused(const Options *o)
 {
-    bool trains = o->mode != MODE_HELLO && !o->show_sampler;
+    bool trains = o->mode != MODE_HELLO && o->mode != MODE_BENCH && !o->show_sampler;
     if (o->unused != UNUSED_NONE && !trains)
         return error_make("--unused adds a branch to the model, and here is none: leave it out");
     bool has_ddp = trains && !o->describe && (o->mode == MODE_DDP || o->mode == MODE_COMPARE);
@@ -142,13 +148,30 @@ static Error finish_algorithm(const Parse *parse)
         return error_make("--algorithm is how DDP's ranks add up their gradients: --mode=%s has no "
                           "ranks",
                           mode_name(o->mode));
-    if (o->mode == MODE_HELLO && o->collective != HELLO_ALL_REDUCE)
+    if (o->collective != HELLO_ALL_REDUCE)
         return error_make("--algorithm is how an all_reduce is done: --collective=%s has one way",
                           options_collective_names[o->collective]);
     if (o->comm == COMM_CHOICE_NCCL)
         return error_make("--algorithm=%s: NCCL chooses its algorithms by itself; give --comm=shm "
                           "for one of ours",
                           comm_algorithm_name(o->algorithm));
+    return NULL;
+}
+
+/* --mode=bench and --sizes */
+static Error finish_bench(const Parse *parse)
+{
+    Options *o = parse->options;
+    o->warmup_given = given(parse, KEY_WARMUP);
+    if (o->mode != MODE_BENCH && given(parse, KEY_SIZES))
+        return error_make("--sizes belongs to --mode=bench");
+    if (o->mode != MODE_BENCH)
+        return NULL;
+    if (given(parse, KEY_EPOCHS))
+        return error_make("--mode=bench has no epochs: --steps=N says how often each size is "
+                          "measured");
+    if (o->log_losses)
+        return error_make("--log-losses is about training: --mode=bench has no losses");
     return NULL;
 }
 
@@ -165,9 +188,12 @@ Error options_finish(const Parse *parse)
         TRY(o->mode == MODE_COMPARE ? options_set(o, KEY_STEPS, DEFAULT_STEPS)
                                     : options_set(o, KEY_EPOCHS, DEFAULT_EPOCHS));
 
-    for (int key = KEY_COLLECTIVE; o->mode != MODE_HELLO && key <= KEY_GUESS; key++)
+    o->collective_given = given(parse, KEY_COLLECTIVE);
+    if (o->collective_given && o->mode != MODE_HELLO && o->mode != MODE_BENCH)
+        return error_make("--collective belongs to --mode=hello and --mode=bench");
+    for (int key = KEY_OP; o->mode != MODE_HELLO && key <= KEY_GUESS; key++)
         if (given(parse, key))
-            return error_make("--collective, --op, --ordered and --guess belong to --mode=hello");
+            return error_make("--op, --ordered and --guess belong to --mode=hello");
     bool reduces = o->collective == HELLO_ALL_REDUCE || o->collective == HELLO_REDUCE_SCATTER;
     if (given(parse, KEY_OP) && !reduces)
         return error_make("--op belongs to all_reduce and reduce_scatter: %s only moves numbers",
@@ -179,7 +205,7 @@ Error options_finish(const Parse *parse)
         return error_make("--show-sampler shows whole epochs: give --epochs, not --steps");
     if (o->show_sampler && !given(parse, KEY_EPOCHS))
         TRY(options_set(o, KEY_EPOCHS, DEFAULT_EPOCHS));
-    if (o->describe && (o->mode == MODE_COMPARE || o->mode == MODE_HELLO))
+    if (o->describe && !trains_one_way(o))
         return error_make("--describe describes one way of training: give --mode=single, dp or "
                           "ddp");
 
@@ -198,6 +224,7 @@ Error options_finish(const Parse *parse)
         return error_make("--overlap=off belongs to --mode=ddp: compare runs DDP both ways");
     if (o->log_losses && !o->json)
         return error_make("--log-losses writes them into the JSON: give --json=FILE, too");
+    TRY(finish_bench(parse));
     o->widths_given = given(parse, KEY_LAYERS);
     o->samples_given = given(parse, KEY_SAMPLES);
     o->bucket_given = given(parse, KEY_BUCKET_MB);

@@ -43,6 +43,7 @@ enum {
     KEY_OP,
     KEY_ORDERED,
     KEY_GUESS,
+    KEY_SIZES,
     KEY_SAVE,
     KEY_LOAD,
     KEY_RESUME,

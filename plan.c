@@ -39,7 +39,7 @@ Error plan_devices(const Options *options, Config *config)
                           gpus);
 #ifdef TRAINER_NCCL
     config->comm_kind = shared || options->comm == COMM_CHOICE_SHM ? COMM_SHM : COMM_NCCL;
-    if (config->comm_kind == COMM_NCCL && options->algorithm_given)
+    if (config->comm_kind == COMM_NCCL && options->algorithm_given && options->mode != MODE_BENCH)
         return error_make("--algorithm=%s: NCCL chooses its algorithms by itself; add --comm=shm "
                           "for one of ours",
                           comm_algorithm_name(options->algorithm));
@@ -47,7 +47,9 @@ Error plan_devices(const Options *options, Config *config)
 #endif
     if (shared && !options->quiet)
         fprintf(stderr, "%d devices share %d GPU%s%s\n", most, gpus, gpus == 1 ? "" : "s",
-                options->mode == MODE_DP ? "" : ": DDP's gradients go through the host's memory");
+                options->mode == MODE_DP || options->mode == MODE_BENCH
+                    ? ""
+                    : ": DDP's gradients go through the host's memory");
     config->tf32 = options->tf32;
     return NULL;
 }
@@ -106,7 +108,8 @@ static void plan_runs(const Options *options, Plan *plan)
         add_run(plan, options->overlap ? RUN_DDP : RUN_DDP_NO_OVERLAP, options->devices[0]);
         return;
     case MODE_COMPARE:
-    case MODE_HELLO: /* never planned */
+    case MODE_HELLO:
+    case MODE_BENCH: /* never planned */
         break;
     }
     add_run(plan, RUN_SINGLE, 1);

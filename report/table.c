@@ -3,6 +3,7 @@
 #include "report/table.h"
 
 #include "report/screen.h"
+#include "report/screen_bench.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,8 +55,21 @@ static bool is_single_run(const Report *report)
             (strcmp(mode, "single") == 0 || strcmp(mode, "dp") == 0 || strcmp(mode, "ddp") == 0));
 }
 
+static Error written(FILE *out)
+{
+    errno = 0;
+    if (fflush(out) != 0 || ferror(out))
+        return error_make("the tables cannot be written: %s",
+                          errno ? strerror(errno) : "output error");
+    return NULL;
+}
+
 Error table_print(FILE *out, const cJSON *object, TableDepth depth, TableStyle style)
 {
+    if (screen_bench_is(object)) {
+        screen_bench(out, object);
+        return written(out);
+    }
     Report report;
     Error error = report_open(&report, object);
     if (error) {
@@ -74,9 +88,5 @@ Error table_print(FILE *out, const cJSON *object, TableDepth depth, TableStyle s
     if (depth >= TABLE_RESEARCHER)
         screen_researcher(&text, &report);
     report_close(&report);
-    errno = 0;
-    if (fflush(out) != 0 || ferror(out))
-        return error_make("the tables cannot be written: %s",
-                          errno ? strerror(errno) : "output error");
-    return NULL;
+    return written(out);
 }

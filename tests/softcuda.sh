@@ -292,6 +292,33 @@ status=$?
 expect "--device=auto without a driver trains on the CPU" is $status 0
 expect "and says so in one line" is "$(grep -c 'Using the CPU: no NVIDIA driver' "$work/err")" 1
 
+# --- collectives by themselves -------------------------------------------------------------------
+
+# bench SECTIONS NAME=VALUE... ARGUMENTS...: --mode=bench ends with OK and has so many tables.
+bench() {
+    local sections=$1 name=$2 settings=$3
+    shift 3
+    gpu "$settings" "$TRAINER" --mode=bench --device=cuda --sizes=4K,16K --steps=2 "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    expect "bench, $name: OK" is "$status $(tail -n 1 "$work/out")" "0 OK"
+    expect "bench, $name: its tables" is "$(grep -c '^# Avg bus bandwidth' "$work/out")" "$sections"
+}
+[ -z "$nccl" ] || bench 11 "NCCL and shared memory" SOFTCUDA_GPUS=3 --devices=3
+[ -z "$nccl" ] || bench 4 "NCCL alone" SOFTCUDA_GPUS=2 --comm=nccl
+bench 7 "shared memory alone" SOFTCUDA_GPUS=2 --comm=shm
+bench 7 "two ranks on one GPU" SOFTCUDA_GPUS=1 --oversubscribe
+bench 1 "one algorithm" SOFTCUDA_GPUS=3 --devices=3 --algorithm=tree
+if [ "$nccl" ]; then
+    train chosen --mode=ddp --devices=3 --algorithm=ring
+    expect "--algorithm with NCCL is refused" is "$status $(grep -c 'NCCL chooses its algorithms' "$work/err")" \
+        "2 1"
+fi
+for algorithm in ring tree naive; do
+    train staged --mode=ddp --devices=3 --comm=shm --algorithm=$algorithm
+    near "DDP through the host by $algorithm: the losses of direct" "$(losses staged mode=ddp)" \
+        "$(train direct --mode=ddp --devices=3 --comm=shm && losses direct mode=ddp)" 1e-5
+done
+
 # --- nothing is left behind ----------------------------------------------------------------------
 
 if [ "$nccl" ]; then

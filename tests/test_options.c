@@ -170,7 +170,7 @@ static void test_bad_values(void **state)
 {
     (void)state;
     static const Bad bad[] = {
-        {"--mode=fast", "--mode=fast: choose compare, single, dp, ddp or hello"},
+        {"--mode=fast", "--mode=fast: choose compare, single, dp, ddp, hello or bench"},
         {"--devices=0", "--devices=0: must lie between 1 and 256"},
         {"--devices=257", "--devices=257: must lie between 1 and 256"},
         {"--devices=1,300", "--devices=1,300: 300 must lie between 1 and 256"},
@@ -207,6 +207,15 @@ static void test_bad_values(void **state)
         {"--lr=0x1", "--lr=0x1: not a number"},
         {"--lr=", "--lr=: not a number"},
         {"--lr=1e999", "--lr=1e999: must lie between 0 and 1000"},
+        {"--sizes=big", "--sizes=big: one size or two with a comma between them, such as 4K,64M"},
+        {"--sizes=4K,", "--sizes=4K,: one size or two with a comma between them, such as 4K,64M"},
+        {"--sizes=4Kb", "--sizes=4Kb: one size or two with a comma between them, such as 4K,64M"},
+        {"--sizes=1,2,3",
+         "--sizes=1,2,3: one size or two with a comma between them, such as 4K,64M"},
+        {"--sizes=64M,4K", "--sizes=64M,4K: the smaller size comes first"},
+        {"--sizes=3", "--sizes=3: must lie between 4 and 4294967296 bytes"},
+        {"--sizes=99999999999999999999G",
+         "--sizes=99999999999999999999G: must lie between 4 and 4294967296 bytes"},
         {"--optimizer=sgd --momentum=1",
          "--momentum=1: must be less than 1, or nothing is ever forgotten"},
         {"--weight-decay=-1", "--weight-decay=-1: must lie between 0 and 1000"},
@@ -241,11 +250,11 @@ static void test_slips_are_recognised(void **state)
         {"--device=1,2", "--device=1,2: did you mean --devices=1,2? (--device is auto, cpu or "
                          "cuda)"},
         {"--mode=dpp", "--mode=dpp: did you mean --mode=dp or --mode=ddp? (choose compare, single, "
-                       "dp, ddp or hello)"},
+                       "dp, ddp, hello or bench)"},
         {"--mode=DDP",
-         "--mode=DDP: did you mean --mode=ddp? (choose compare, single, dp, ddp or hello)"},
-        {"--mode=DataParallel",
-         "--mode=DataParallel: did you mean --mode=dp? (choose compare, single, dp, ddp or hello)"},
+         "--mode=DDP: did you mean --mode=ddp? (choose compare, single, dp, ddp, hello or bench)"},
+        {"--mode=DataParallel", "--mode=DataParallel: did you mean --mode=dp? (choose compare, "
+                                "single, dp, ddp, hello or bench)"},
         {"--device=gpu", "--device=gpu: did you mean --device=cuda? (choose auto, cpu or cuda)"},
         {"--overlap=no", "--overlap=no: did you mean --overlap=off? (choose on or off)"},
         {"--optimizer=adma",
@@ -281,6 +290,16 @@ static void test_options_that_do_not_go_together(void **state)
          "--epochs and --steps both say how long to train: give one of them"},
         {"--momentum=0.5",
          "--momentum belongs to --optimizer=sgd; adamw has its own (0.9 and 0.999)"},
+        {"--sizes=4K", "--sizes belongs to --mode=bench"},
+        {"--mode=bench --epochs=2",
+         "--mode=bench has no epochs: --steps=N says how often each size is measured"},
+        {"--mode=bench --log-losses --json=x",
+         "--log-losses is about training: --mode=bench has no losses"},
+        {"--mode=bench --op=max", "--op, --ordered and --guess belong to --mode=hello"},
+        {"--mode=bench --save=x", "--save is for one way of training: give --mode=single, dp or "
+                                  "ddp"},
+        {"--mode=bench --algorithm=ring --collective=broadcast",
+         "--algorithm is how an all_reduce is done: --collective=broadcast has one way"},
         {"--mode=dp --algorithm=ring",
          "--algorithm is how DDP's ranks add up their gradients: --mode=dp has no ranks"},
         {"--mode=hello --collective=broadcast --algorithm=tree",
@@ -347,9 +366,11 @@ static void test_odd_text_is_shown_on_one_line(void **state)
         assert_null(strpbrk(error, "\n\033"));
         assert_true(strlen(error) < 400);
         if (words[i] == line_break)
-            assert_string_equal(error, "--mode=a?b?[1m: choose compare, single, dp, ddp or hello");
+            assert_string_equal(error,
+                                "--mode=a?b?[1m: choose compare, single, dp, ddp, hello or bench");
         if (words[i] == overlong)
-            assert_non_null(strstr(error, "xxx...: choose compare, single, dp, ddp or hello"));
+            assert_non_null(
+                strstr(error, "xxx...: choose compare, single, dp, ddp, hello or bench"));
     }
 }
 
