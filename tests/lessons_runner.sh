@@ -133,6 +133,9 @@ note='NOTE: Fashion-MNIST is not installed (package dataset-fashion-mnist)'
 block console "\$ echo '$note'; echo one" two | page
 judged
 expect "without the data set a command is skipped" grep -q '^skip .*Fashion-MNIST' "$work/said"
+block console '$ echo "* 2 devices share 1 core: they cannot all work at once."' two | page
+judged
+expect "and where it has too few cores" grep -q '^skip .*cores' "$work/said"
 block console '$ echo one' won | page
 judged 02
 expect "other pages are not run" [ ! -s "$work/said" ]
