@@ -97,6 +97,7 @@ block 'console numbers' '$ echo "DP  boss   ICFFB."' 'DDP boss   ICFFB.' | wrong
 
 block 'console unordered' '$ printf "rank 1\nrank 0\nend\n"' 'rank 0' 'rank 1' end | right "any order"
 block 'console unordered' '$ printf "rank 1\nrank 1\n"' 'rank 0' 'rank 1' | wrong "not other lines"
+block 'console unordered' '$ printf "a\nb\n"' a a | wrong "not the same line twice"
 block 'console unordered' '$ printf "rank 1\nrank 0\n"' 'rank 0' | wrong "not more lines"
 block 'console unordered' '$ printf "a\nb\nc\n"' c ... a | right "any order, lines left out"
 block 'console unordered' '$ printf "a\nb\nc\n"' d ... a | wrong "any order, a line that did not come"
@@ -133,6 +134,9 @@ note='NOTE: Fashion-MNIST is not installed (package dataset-fashion-mnist)'
 block console "\$ echo '$note'; echo one" two | page
 judged
 expect "without the data set a command is skipped" grep -q '^skip .*Fashion-MNIST' "$work/said"
+cp "$work/pages/01-page.md" "$work/wanted"
+UPDATE=1 judged
+expect "and what the page says of it stays" diff "$work/wanted" "$work/pages/01-page.md"
 block console '$ echo "* 2 devices share 1 core: they cannot all work at once."' two | page
 judged
 expect "and where it has too few cores" grep -q '^skip .*cores' "$work/said"
