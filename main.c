@@ -11,6 +11,7 @@
 #include "options.h"
 #include "plan.h"
 #include "report/json.h"
+#include "report/playback.h"
 #include "report/table.h"
 #include "run.h"
 #include "sampler.h"
@@ -75,16 +76,26 @@ static Error read_file(const char *path, char **text)
     return NULL;
 }
 
-static Error replay(const char *path, Depth depth)
+/* Prints an old run, or plays a step of it. */
+static Error replay(const Options *options, int *status)
 {
+    const char *path = options->replay;
     char *text = NULL;
     TRY(read_file(path, &text));
     cJSON *object = cJSON_Parse(text);
     free(text);
     if (!object)
         return error_make("%s: not a JSON file", path);
-    Error error = table_print(stdout, object, (TableDepth)depth, table_style(stdout));
+    Error error = NULL;
+    int number = 0;
+    if (options->slow_motion > 0)
+        error = playback(stdout, object, &(Playback){.slower = options->slow_motion},
+                         table_style(stdout), &number);
+    else
+        error = table_print(stdout, object, (TableDepth)options->depth, table_style(stdout));
     cJSON_Delete(object);
+    if (number > 0)
+        *status = EXIT_SIGNAL + number;
     return error ? error_make("%s: %s", path, error) : NULL;
 }
 
@@ -116,6 +127,8 @@ static void announce(const Options *options, const Dataset *data, const Plan *pl
 
 /* --- the report --------------------------------------------------------------------------- */
 
+/* First what must not be lost, then the step in motion, which the tables explain: they stay on the
+ * screen, also when the play was ended by Ctrl-C. */
 static int report(const Options *options, const ReportContext *context, const Plan *plan)
 {
     Error error = NULL;
@@ -124,13 +137,21 @@ static int report(const Options *options, const ReportContext *context, const Pl
         return complain(error, EXIT_FAILED);
     bool json_on_stdout = options->json && strcmp(options->json, "-") == 0;
     FILE *tables = json_on_stdout ? stderr : stdout;
-    error = table_print(tables, object, (TableDepth)options->depth, table_style(tables));
-    int status = error ? complain(error, EXIT_FAILED) : EXIT_DONE;
-    if (options->json) {
+    int status = EXIT_DONE, number = 0;
+    if (options->json)
         error = report_write(object, options->json);
-        if (error)
-            status = complain(error, EXIT_FAILED);
-    }
+    if (error)
+        status = complain(error, EXIT_FAILED);
+    Playback settings = {.slower = options->slow_motion, .more_follows = true};
+    error = settings.slower > 0 ? playback(tables, object, &settings, table_style(tables), &number)
+                                : NULL;
+    if (error)
+        status = complain(error, EXIT_FAILED);
+    error = table_print(tables, object, (TableDepth)options->depth, table_style(tables));
+    if (error)
+        status = complain(error, EXIT_FAILED);
+    if (number > 0)
+        status = EXIT_SIGNAL + number;
     if (!report_passed(object))
         status = complain("FAILED: DP and DDP should have the same weights to the last bit, and "
                           "have not",
@@ -282,7 +303,7 @@ int main(int argc, char **argv)
     Error error = options_parse(argc, argv, &options, &done);
     int status = EXIT_DONE;
     if (!error && options.replay)
-        error = replay(options.replay, options.depth);
+        error = replay(&options, &status);
     else if (!error && !done &&
              (options.mode == MODE_HELLO || options.describe || options.show_sampler))
         status = show_without_data(&options);

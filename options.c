@@ -155,6 +155,9 @@ const struct argp_option options_table[] = {
     {"json", KEY_JSON, "FILE", 0,
      "keep all results in a file; - is standard output, and the tables go to standard error", 0},
     {"replay", KEY_REPLAY, "FILE", 0, "print the tables of such a file again; runs nothing", 0},
+    {"slow-motion", KEY_SLOW_MOTION, "K", 0,
+     "play one step in the terminal, K times slower than it was: after a run, or of --replay=FILE",
+     0},
     {"log-losses", KEY_LOG_LOSSES, 0, 0, "every step's loss in the JSON, too", 0},
     {"quiet", KEY_QUIET, 0, 0, "no progress", 0},
     {"help", KEY_HELP, 0, 0, "print this", -1},
@@ -351,6 +354,8 @@ Error options_set(Options *o, int key, const char *text)
             return error_make("--replay=: give a file that --json=FILE has written");
         o->replay = text;
         return NULL;
+    case KEY_SLOW_MOTION:
+        return parse_real("slow-motion", text, 1, 1e6, &o->slow_motion);
     case KEY_LOG_LOSSES:
         o->log_losses = true;
         return NULL;

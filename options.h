@@ -82,6 +82,7 @@ typedef struct Options {
     Depth depth;
     const char *json;   /* file, "-" for standard output; NULL: none */
     const char *replay; /* file; NULL: none */
+    double slow_motion; /* how many times slower a step is played; 0: not at all */
     bool log_losses;
     bool quiet;
     char *command_line; /* as typed; freed by options_free */

@@ -175,13 +175,30 @@ static Error finish_bench(const Parse *parse)
     return NULL;
 }
 
+/* --slow-motion */
+static Error finish_slow_motion(const Parse *parse)
+{
+    const Options *o = parse->options;
+    if (!given(parse, KEY_SLOW_MOTION))
+        return NULL;
+    if (o->replay && given(parse, KEY_DEPTH))
+        return error_make("--slow-motion with --replay plays a step and prints no tables: leave "
+                          "out --depth");
+    bool trains = o->mode == MODE_COMPARE || trains_one_way(o);
+    if (!o->replay && (!trains || o->describe || o->show_sampler))
+        return error_make("--slow-motion plays a step of training, and here is none: leave it "
+                          "out");
+    return NULL;
+}
+
 Error options_finish(const Parse *parse)
 {
     Options *o = parse->options;
     for (int key = KEY_MODE; o->replay && key < KEY_END; key++)
-        if (given(parse, key) && key != KEY_REPLAY && key != KEY_DEPTH)
-            return error_make("--replay prints an old run and runs nothing: only --depth goes "
-                              "with it");
+        if (given(parse, key) && key != KEY_REPLAY && key != KEY_DEPTH && key != KEY_SLOW_MOTION)
+            return error_make("--replay prints an old run and runs nothing: only --depth and "
+                              "--slow-motion go with it");
+    TRY(finish_slow_motion(parse));
     if (given(parse, KEY_EPOCHS) && given(parse, KEY_STEPS))
         return error_make("--epochs and --steps both say how long to train: give one of them");
     if (!given(parse, KEY_EPOCHS) && !given(parse, KEY_STEPS))

@@ -56,6 +56,7 @@ enum {
     KEY_DEPTH,
     KEY_JSON,
     KEY_REPLAY,
+    KEY_SLOW_MOTION,
     KEY_LOG_LOSSES,
     KEY_QUIET,
     KEY_HELP,

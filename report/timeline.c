@@ -5,14 +5,15 @@
  *         dev 1  ...FFFFFFFFFF.BBBBBBBBBBBBBBBBBBBBBBBBBBBB........
  *
  * A letter stands for what filled most of its time; what is too short for a letter is named.
+ * (playback.c draws the same lanes while they grow: see timeline.h.)
  */
-#include "report/screen.h"
+#include "report/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LANES = ALL_LANES, MOST_NAME = 24 };
+enum { MOST_NAME = 24 };
 
 /* What a letter can be. Idle comes last and wins nothing. */
 typedef enum {
@@ -28,6 +29,8 @@ typedef enum {
     LETTER_ALL_REDUCE,
     LETTERS
 } Letter;
+
+_Static_assert((int)LETTERS == (int)PICTURE_LETTERS, "a picture remembers every letter");
 
 static const struct {
     const char *name;
@@ -46,35 +49,33 @@ static const struct {
     [LETTER_ALL_REDUCE] = {"all-reduce", TEXT_ORANGE, 'A'},
 };
 
+/* The phases of a timeline: their letter, and what one says of a device that is in it. */
 static const struct {
-    const char *phase;
+    const char *name;
     Letter letter;
-} letter_of_phase[] = {
-    {"input", LETTER_INPUT},       {"replicate", LETTER_COPY},        {"scatter", LETTER_COPY},
-    {"scatter_grad", LETTER_COPY}, {"forward", LETTER_FORWARD},       {"gather", LETTER_GATHER},
-    {"loss", LETTER_LOSS},         {"backward", LETTER_BACKWARD},     {"reduce", LETTER_REDUCE},
-    {"update", LETTER_UPDATE},     {"late_colleague", LETTER_WAIT},   {"transfer", LETTER_WAIT},
-    {"used_map", LETTER_WAIT},     {"all_reduce", LETTER_ALL_REDUCE},
+    const char *doing;
+} phases[] = {
+    {"input", LETTER_INPUT, "taking in the images"},
+    {"replicate", LETTER_COPY, "copying the model"},
+    {"scatter", LETTER_COPY, "dealing out the images"},
+    {"scatter_grad", LETTER_COPY, "sending the outputs' gradients"},
+    {"forward", LETTER_FORWARD, "forward: images to outputs"},
+    {"gather", LETTER_GATHER, "collecting the outputs"},
+    {"loss", LETTER_LOSS, "computing the loss"},
+    {"backward", LETTER_BACKWARD, "backward: computing gradients"},
+    {"reduce", LETTER_REDUCE, "adding up the gradients"},
+    {"update", LETTER_UPDATE, "updating the weights"},
+    {"late_colleague", LETTER_WAIT, "waiting for the slowest rank"},
+    {"transfer", LETTER_WAIT, "waiting for the all-reduce"},
+    {"used_map", LETTER_WAIT, "asking who used which parameter"},
+    {"all_reduce", LETTER_ALL_REDUCE, "all-reduce: adding up gradients"},
 };
-
-typedef struct Lane {
-    const char *name; /* as in the JSON */
-    const Result *run;
-    bool first_of_run;
-} Lane;
-
-typedef struct Picture {
-    Lane lanes[MOST_LANES];
-    int lane_count;
-    bool left_out; /* lanes that are not drawn */
-    double ms_per_letter;
-    bool shown[LETTERS], happened[LETTERS];
-} Picture;
 
 /* A piece of the timeline, in ms from the start of the step. False if it is not whole. */
 typedef struct Piece {
     const char *lane;
-    int letter; /* -1: none of them */
+    int letter;        /* -1: none of them */
+    const char *doing; /* NULL: not known */
     double start_ms, end_ms;
 } Piece;
 
@@ -93,9 +94,11 @@ static bool read_piece(Piece *piece, const cJSON *json)
         .start_ms = json_number(json, "start_ms"),
         .end_ms = json_number(json, "end_ms"),
     };
-    for (size_t i = 0; phase && i < sizeof letter_of_phase / sizeof *letter_of_phase; i++) {
-        if (strcmp(phase, letter_of_phase[i].phase) == 0)
-            piece->letter = (int)letter_of_phase[i].letter;
+    for (size_t i = 0; phase && i < sizeof phases / sizeof *phases; i++) {
+        if (strcmp(phase, phases[i].name) != 0)
+            continue;
+        piece->letter = (int)phases[i].letter;
+        piece->doing = phases[i].doing;
     }
     /* Steps are short; more than a day is not a time. */
     return piece->lane && phase && fabs(piece->start_ms) < 1e8 && fabs(piece->end_ms) < 1e8 &&
@@ -119,6 +122,12 @@ static bool step_of(const Result *run, double *start_ms, double *end_ms)
     return any && *end_ms > *start_ms;
 }
 
+double timeline_step_ms(const Result *run)
+{
+    double start_ms, end_ms;
+    return step_of(run, &start_ms, &end_ms) ? end_ms - start_ms : (double)NAN;
+}
+
 static bool is_communication(const char *lane)
 {
     size_t length = strlen(lane);
@@ -139,7 +148,7 @@ static bool has_lane(const Picture *picture, const Result *run, const char *name
 
 static void add_lane(Picture *picture, const Result *run, const char *name)
 {
-    if (picture->lane_count == MOST_LANES) {
+    if (picture->lane_count == ALL_LANES) {
         picture->left_out = true;
         return;
     }
@@ -178,8 +187,12 @@ static void choose_lanes(Picture *picture, const Result *run, bool few)
     }
 }
 
-/* "boss", "dev 1", "rank 0" and "comm 0": what stands before a lane. */
-static Figure lane_label(const Lane *lane)
+bool lane_is_communication(const Lane *lane)
+{
+    return is_communication(lane->name);
+}
+
+Figure lane_label(const Lane *lane)
 {
     int number;
     if (lane->run->mode == MODE_SINGLE)
@@ -207,16 +220,12 @@ static double round_scale(double longest_ms, int most_letters)
     return 10 * power;
 }
 
-static void draw_lane(Text *text, Picture *picture, const Lane *lane)
+/* Milliseconds that each letter fills of each cell of a lane, until `end_ms` (from the start of the
+ * step, which is `start_ms` of the timeline). */
+static void fill_cells(Picture *picture, const Lane *lane, double start_ms, double end_ms,
+                       int cells, double filled_ms[][LETTERS])
 {
-    double start_ms = 0, end_ms = 0, ms = picture->ms_per_letter;
-    if (!step_of(lane->run, &start_ms, &end_ms))
-        return;
-    int cells = (int)fmax(1, round((end_ms - start_ms) / ms));
-    if (cells > TEXT_MOST_COLUMNS)
-        cells = TEXT_MOST_COLUMNS;
-    double filled_ms[TEXT_MOST_COLUMNS][LETTERS] = {{0}};
-
+    double ms = picture->ms_per_letter;
     const cJSON *json;
     Piece piece;
     cJSON_ArrayForEach(json, pieces_of(lane->run))
@@ -225,10 +234,26 @@ static void draw_lane(Text *text, Picture *picture, const Lane *lane)
             continue;
         if (piece.end_ms > piece.start_ms)
             picture->happened[piece.letter] = true;
-        double from = piece.start_ms - start_ms, to = piece.end_ms - start_ms;
+        double from = piece.start_ms - start_ms, to = fmin(piece.end_ms - start_ms, end_ms);
         for (int cell = (int)fmin(from / ms, cells); cell < cells && cell * ms < to; cell++)
             filled_ms[cell][piece.letter] += fmin(to, (cell + 1) * ms) - fmax(from, cell * ms);
     }
+}
+
+static void draw_letters(Text *text, Picture *picture, const Lane *lane, double until_ms)
+{
+    double start_ms = 0, end_ms = 0, ms = picture->ms_per_letter;
+    if (until_ms <= 0 || !step_of(lane->run, &start_ms, &end_ms))
+        return;
+    int cells = (int)fmax(1, round((end_ms - start_ms) / ms));
+    /* The step is rounded to whole letters; the one that is growing is drawn as soon as it begins.
+     */
+    cells = (int)fmin(cells, ceil(until_ms / ms));
+    if (cells > TEXT_MOST_COLUMNS)
+        cells = TEXT_MOST_COLUMNS;
+    double length_ms = fmin(end_ms - start_ms, until_ms);
+    double filled_ms[TEXT_MOST_COLUMNS][LETTERS] = {{0}};
+    fill_cells(picture, lane, start_ms, length_ms, cells, filled_ms);
     for (int cell = 0; cell < cells; cell++) {
         int most = 0;
         double busy_ms = 0;
@@ -237,8 +262,8 @@ static void draw_lane(Text *text, Picture *picture, const Lane *lane)
             if (filled_ms[cell][letter] > filled_ms[cell][most])
                 most = letter;
         }
-        /* The last cell may reach beyond the end of the step. */
-        double cell_ms = fmin(ms, end_ms - start_ms - cell * ms);
+        /* The last cell may reach beyond what there is. */
+        double cell_ms = fmin(ms, length_ms - cell * ms);
         if (filled_ms[cell][most] <= 0 || filled_ms[cell][most] < cell_ms - busy_ms) {
             text_in(text, TEXT_GREY, ".");
         } else {
@@ -248,7 +273,7 @@ static void draw_lane(Text *text, Picture *picture, const Lane *lane)
     }
 }
 
-static void draw_legend(Text *text, const Picture *picture, bool few)
+void picture_draw_legend(Text *text, const Picture *picture, bool few)
 {
     int width = 0, entries = 0;
     Figure too_short = figure_text("%s", "");
@@ -288,60 +313,127 @@ static void draw_legend(Text *text, const Picture *picture, bool few)
     text_newline(text);
 }
 
-void timeline_print(Text *text, const char *title, const Result *const *runs, int count,
-                    int most_lanes)
+/* --- pictures -------------------------------------------------------------------------------- */
+
+bool picture_choose(Picture *picture, const Result *const *runs, int count, int most_lanes)
 {
-    Picture picture = {.lane_count = 0};
-    int devices = 0;
     for (int attempt = 0; attempt < 2; attempt++) {
-        picture = (Picture){.lane_count = 0};
+        *picture = (Picture){.lane_count = 0};
         for (int i = 0; i < count; i++) {
             if (!runs[i])
                 continue;
-            choose_lanes(&picture, runs[i], attempt == 1);
-            if (runs[i]->devices > devices)
-                devices = runs[i]->devices;
+            choose_lanes(picture, runs[i], attempt == 1);
+            if (runs[i]->devices > picture->devices)
+                picture->devices = runs[i]->devices;
         }
-        if (picture.lane_count <= most_lanes)
+        if (picture->lane_count <= most_lanes)
             break;
     }
+    for (int i = 0; i < picture->lane_count; i++)
+        picture->longest_ms = fmax(picture->longest_ms, timeline_step_ms(picture->lanes[i].run));
+    return picture->longest_ms > 0;
+}
 
-    double longest_ms = 0, start_ms, end_ms;
-    int mode_width = 0, name_width = 0;
-    for (int i = 0; i < picture.lane_count; i++) {
-        const Lane *lane = &picture.lanes[i];
-        if (step_of(lane->run, &start_ms, &end_ms))
-            longest_ms = fmax(longest_ms, end_ms - start_ms);
-        mode_width = (int)fmax(mode_width, text_width(result_mode_name(lane->run->mode)));
+void picture_scale(Picture *picture, int columns)
+{
+    int name_width = 0;
+    picture->mode_width = 0;
+    for (int i = 0; i < picture->lane_count; i++) {
+        const Lane *lane = &picture->lanes[i];
+        picture->mode_width =
+            (int)fmax(picture->mode_width, text_width(result_mode_name(lane->run->mode)));
         name_width = (int)fmax(name_width, text_width(lane_label(lane).text));
     }
-    if (longest_ms <= 0)
-        return;
-    int label_width = mode_width + 1 + name_width + 1;
-    picture.ms_per_letter = round_scale(longest_ms, text->columns - label_width);
+    picture->label_width = picture->mode_width + 1 + name_width + 1;
+    picture->ms_per_letter = round_scale(picture->longest_ms, columns - picture->label_width);
+}
 
-    Figure scale = figure_text(" (one letter = %g ms, . idle)", picture.ms_per_letter);
-    Figure note = !picture.left_out ? figure_text("%s", "")
-                  : devices == 3    ? figure_text("device 2 not drawn")
-                                    : figure_text("devices 2-%d not drawn", devices - 1);
+Figure picture_left_out(const Picture *picture)
+{
+    return !picture->left_out      ? figure_text("%s", "")
+           : picture->devices == 3 ? figure_text("device 2 not drawn")
+                                   : figure_text("devices 2-%d not drawn", picture->devices - 1);
+}
+
+void picture_draw_lane(Text *text, Picture *picture, int lane, double until_ms)
+{
+    const Lane *drawn = &picture->lanes[lane];
+    if (drawn->first_of_run)
+        text_printf(text, "%s", result_mode_name(drawn->run->mode));
+    text_to(text, picture->mode_width + 1);
+    text_printf(text, "%s", lane_label(drawn).text);
+    text_to(text, picture->label_width);
+    draw_letters(text, picture, drawn, until_ms);
+}
+
+void timeline_print(Text *text, const char *title, const Result *const *runs, int count,
+                    int most_lanes)
+{
+    Picture picture;
+    if (!picture_choose(&picture, runs, count, most_lanes))
+        return;
+    picture_scale(&picture, text->columns);
+    Figure note = picture_left_out(&picture);
     text_in(text, TEXT_BOLD, "%s", title);
-    text_printf(text, "%s", scale.text);
+    text_printf(text, " (one letter = %g ms, . idle)", picture.ms_per_letter);
     if (note.text[0] && text->used + 2 + text_width(note.text) > text->columns)
         text_newline(text);
     if (note.text[0])
         text_in(text, TEXT_GREY, "%s%s", text->used ? "  " : "", note.text);
     text_newline(text);
     for (int i = 0; i < picture.lane_count; i++) {
-        const Lane *lane = &picture.lanes[i];
-        if (lane->first_of_run)
-            text_printf(text, "%s", result_mode_name(lane->run->mode));
-        text_to(text, mode_width + 1);
-        text_printf(text, "%s", lane_label(lane).text);
-        text_to(text, label_width);
-        draw_lane(text, &picture, lane);
+        picture_draw_lane(text, &picture, i, INFINITY);
         text_newline(text);
     }
-    draw_legend(text, &picture, most_lanes < MOST_LANES);
+    picture_draw_legend(text, &picture, most_lanes < ALL_LANES);
+}
+
+/* --- one lane -------------------------------------------------------------------------------- */
+
+/* What is said of a lane that has nothing to do before its step is over. */
+static const char *idle_words(const Lane *lane)
+{
+    if (is_communication(lane->name))
+        return "idle: no bucket is full";
+    if (lane->run->mode == MODE_DP)
+        return strcmp(lane->name, "boss") == 0 ? "waiting for the others" : "waiting for the boss";
+    return "idle";
+}
+
+Doing lane_doing(const Lane *lane, double ms)
+{
+    double start_ms = 0, end_ms = 0, last_ms = 0;
+    Doing doing = {.words = idle_words(lane), .colour = TEXT_GREY};
+    if (!step_of(lane->run, &start_ms, &end_ms) || ms >= end_ms - start_ms)
+        return (Doing){.words = "done", .colour = TEXT_BOLD};
+    const cJSON *json;
+    Piece piece;
+    cJSON_ArrayForEach(json, pieces_of(lane->run))
+    {
+        if (!read_piece(&piece, json) || !piece.doing || strcmp(piece.lane, lane->name) != 0)
+            continue;
+        last_ms = fmax(last_ms, piece.end_ms - start_ms);
+        if (piece.start_ms - start_ms <= ms && ms < piece.end_ms - start_ms)
+            doing = (Doing){.words = piece.doing, .colour = letters[piece.letter].colour};
+    }
+    /* A replica of DP is at the boss's disposal to the end; a rank is done when it has updated. */
+    if (ms >= last_ms && lane->run->mode != MODE_DP)
+        return (Doing){.words = "done", .colour = TEXT_BOLD};
+    return doing;
+}
+
+double lane_waited_ms(const Lane *lane)
+{
+    double waited_ms = timeline_step_ms(lane->run);
+    const cJSON *json;
+    Piece piece;
+    cJSON_ArrayForEach(json, pieces_of(lane->run))
+    {
+        if (read_piece(&piece, json) && piece.letter >= 0 && piece.letter != LETTER_WAIT &&
+            strcmp(piece.lane, lane->name) == 0)
+            waited_ms -= piece.end_ms - piece.start_ms;
+    }
+    return fmax(waited_ms, 0);
 }
 
 double timeline_communication_ms(const Result *run)

@@ -27,7 +27,7 @@ refused "a zero-width layer" "--layers=784,0,10: 0 must lie between 1 and 104857
 refused "options that contradict each other" \
     "--epochs and --steps both say how long to train: give one of them" --epochs=1 --steps=1
 refused "a replay with other options" \
-    "--replay prints an old run and runs nothing: only --depth goes with it" --replay=x --quiet
+    "--replay prints an old run and runs nothing: only --depth and --slow-motion go with it" --replay=x --quiet
 refused "a replay of nothing" "$work/none.json: cannot be opened: No such file or directory" \
     --replay="$work/none.json"
 echo "this is no JSON" >"$work/words.json"
@@ -84,7 +84,7 @@ expect "--help: at most 80 columns" awk 'length > 80 { print; bad = 1 } END { ex
 missing=
 for option in mode devices device comm layers batch epochs steps warmup optimizer lr momentum \
     weight-decay seed data samples bucket-mb overlap timeout depth json replay log-losses quiet help \
-    version oversubscribe replicate precision save load resume wrapped-keys weights-only strict; do
+    version oversubscribe replicate precision save load resume wrapped-keys weights-only strict slow-motion; do
     grep -q -- "--$option\b" "$work/out" || missing="$missing --$option"
 done
 expect "--help: names every option" is "$missing" ""
