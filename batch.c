@@ -11,6 +11,36 @@ int batch_share(const Batch *batch, int rank, int world)
                : (int)((batch->count - before + (size_t)world - 1) / (size_t)world);
 }
 
+static size_t divide_up(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The position, in a batch of `count`, at which a micro-batch begins. */
+static size_t micro_begin(size_t count, int index, int micros, int world)
+{
+    size_t rows = divide_up(count, (size_t)world); /* of rank 0, which has the most */
+    size_t each = rows / (size_t)micros, larger = rows % (size_t)micros, i = (size_t)index;
+    size_t begin = (i * each + (i < larger ? i : larger)) * (size_t)world;
+    return begin < count ? begin : count;
+}
+
+Batch batch_micro(const Batch *batch, int index, int micros, int world)
+{
+    size_t from = micro_begin(batch->count, index, micros, world);
+    size_t to = micro_begin(batch->count, index + 1, micros, world);
+    Batch micro = *batch;
+    micro.begin += from;
+    micro.count = to - from;
+    return micro;
+}
+
+int batch_micro_rows(int samples, int micros, int world)
+{
+    size_t share = divide_up((size_t)samples, (size_t)world);
+    return (int)divide_up(share, (size_t)micros);
+}
+
 Error feed_open(Feed *feed, Device *device, int most_rows, size_t pixels)
 {
     *feed = (Feed){.device = device, .most_rows = most_rows, .pixels = pixels};

@@ -1,4 +1,5 @@
-/* batch.h: the samples of one update, and bringing a device its share of them.
+/* batch.h: the samples of one update, and bringing a device its share of them, whole or in
+ * micro-batches.
  */
 #ifndef TRAINER_BATCH_H
 #define TRAINER_BATCH_H
@@ -12,12 +13,23 @@ typedef struct Batch {
     const Images *images;
     const uint32_t *order; /* [images->count] position -> sample; NULL: the samples as they lie */
     size_t begin, count;
-    bool learn; /* false: only loss and correct answers are asked for */
-    int slot;   /* where in Worker.stats the loss is added up */
+    size_t update_count; /* samples of the whole update, of which this may be a micro-batch */
+    bool learn;          /* false: only loss and correct answers are asked for */
+    int slot;            /* where in Worker.stats the loss is added up */
 } Batch;
 
 /* How many of the batch's samples are rank r's of `world`: positions r, r + world, ... */
 int batch_share(const Batch *batch, int rank, int world);
+
+/* Micro-batch `index` of the `micros` into which `world` ranks split a batch (--accumulate): a run
+ * of positions that begins with rank 0's, so that each rank's shares of all micro-batches are, one
+ * after the other, its share of the batch. A rank's sizes are those of torch.tensor_split: they
+ * differ by one at most, the larger ones first; of more micro-batches than samples, the last ones
+ * are empty. */
+Batch batch_micro(const Batch *batch, int index, int micros, int world);
+
+/* The most samples that a rank of `world` has in a micro-batch of a batch of `samples`. */
+int batch_micro_rows(int samples, int micros, int world);
 
 /* Puts samples on a device: their bytes go up, the device makes floats of them. */
 typedef struct Feed {

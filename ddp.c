@@ -9,6 +9,10 @@
  * The sending is hidden behind the computing. Backward finishes the last layer's gradients first.
  * Gradients are grouped into buckets, and as soon as a bucket is full its all-reduce starts, while
  * backward goes on to the earlier layers. What is left to wait for at the end is the last bucket.
+ *
+ * With --accumulate every rank splits its share into micro-batches and adds their gradients up on
+ * its own device. Gradients then travel during the last one's backward only, once per update as
+ * before: what PyTorch calls no_sync.
  */
 #include "bucket.h"
 #include "ddp_uneven.h"
@@ -92,7 +96,7 @@ static Error ddp_open(Job *job)
     if (ddp->find_unused)
         TRY(used_map_open(&ddp->used_map, ddp->comm, layout));
 
-    int most_rows = (job->config->batch + world - 1) / world;
+    int most_rows = batch_micro_rows(job->config->batch, job->config->accumulate, world);
     TRY(worker_open(job, 0, weights, gradients, most_rows, most_rows, ddp->comm));
     worker_set_transport(job, comm_transport(ddp->comm));
     ddp->buckets = bucket_plan(layout, job->config->bucket_mb, job->config->bucket_explicit,
@@ -169,7 +173,8 @@ static Error sum_and_update(Job *job)
     return device_failure(ddp->worker->device);
 }
 
-static Error ddp_step(Job *job, const Batch *batch)
+/* Returns the rows of this rank's share. */
+static int forward_and_loss(Job *job, const Batch *batch)
 {
     Ddp *ddp = job->state;
     Worker *worker = ddp->worker;
@@ -185,17 +190,44 @@ static Error ddp_step(Job *job, const Batch *batch)
 
     timer_phase(timer, PHASE_LOSS);
     worker_loss(worker, batch, rows);
-    if (!batch->learn)
-        return device_failure(worker->device);
+    return rows;
+}
 
-    timer_phase(timer, PHASE_BACKWARD);
+/* Backward without communication, as within PyTorch's no_sync: gradients stay on the device, where
+ * those of the next micro-batch are added to them. */
+static void backward_no_sync(Ddp *ddp, int rows, bool accumulate)
+{
+    timer_phase(&ddp->worker->timer, PHASE_BACKWARD);
+    model_backward(&ddp->worker->model, rows, accumulate, NULL, NULL);
+}
+
+/* The update's last backward: what it announces is complete, and its bucket may go. */
+static void backward_and_send(Job *job, int rows, bool accumulate)
+{
+    Ddp *ddp = job->state;
+    timer_phase(&ddp->worker->timer, PHASE_BACKWARD);
     expect_all_gradients(ddp);
     if (ddp->find_unused)
         mark_unused_ready(ddp);
-    model_backward(model, rows, false, ddp->overlap ? gradient_ready : NULL, ddp);
+    model_backward(&ddp->worker->model, rows, accumulate, ddp->overlap ? gradient_ready : NULL,
+                   ddp);
     if (!ddp->find_unused)
         unused_note(job);
-    return sum_and_update(job);
+}
+
+static Error ddp_step(Job *job, const Batch *batch)
+{
+    Ddp *ddp = job->state;
+    int micros = job->config->accumulate; /* 1, unless asked for more */
+    for (int i = 0; i < micros; i++) {
+        Batch micro = batch_micro(batch, i, micros, comm_world(ddp->comm));
+        int rows = forward_and_loss(job, &micro);
+        if (batch->learn && i < micros - 1)
+            backward_no_sync(ddp, rows, i > 0);
+        else if (batch->learn)
+            backward_and_send(job, rows, i > 0);
+    }
+    return batch->learn ? sum_and_update(job) : device_failure(ddp->worker->device);
 }
 
 /* A rank that has run out of batches, as in PyTorch's join (torch/nn/parallel/distributed.py,

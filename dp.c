@@ -16,6 +16,9 @@
  * and then device 0 updates the model, alone. While the boss copies, the others wait; the more of
  * them there are, the longer it copies. All but phases 4 and 8 is work that a single device would
  * not have, or work that it would do just as fast.
+ *
+ * With --accumulate the boss does all nine phases for every micro-batch, as PyTorch's does: the
+ * replicas, and the gradients on them, last no longer than one forward and backward.
  */
 #include "sampler.h"
 #include "team.h"
@@ -34,6 +37,7 @@ typedef struct Dp {
     /* how this step's batch is split: torch.chunk's way */
     int active;     /* devices that get samples */
     int *first_row; /* [devices + 1] */
+    bool first;     /* of the update's micro-batches, or the only one */
 } Dp;
 
 /* --- setting up --------------------------------------------------------------------------- */
@@ -47,8 +51,10 @@ static Error start_replica(void *context, int i)
     worker_pin(job, i);
     TRY(worker_alloc_arena(job, i, &dp->weights[i]));
     TRY(worker_alloc_arena(job, i, &dp->gradients[i]));
-    int chunk = (job->config->batch + dp->devices - 1) / dp->devices;
-    int outer = i == 0 ? job->config->batch : chunk; /* the boss keeps the whole batch */
+    const Config *config = job->config;
+    int chunk = batch_micro_rows(config->batch, config->accumulate, dp->devices);
+    int all = chunk * dp->devices < config->batch ? chunk * dp->devices : config->batch;
+    int outer = i == 0 ? all : chunk; /* the boss keeps all devices' rows */
     return worker_open(job, i, dp->weights[i], dp->gradients[i], chunk, outer, NULL);
 }
 
@@ -111,13 +117,17 @@ static Error forward(void *context, int i)
     return device_failure(worker->device);
 }
 
+/* Micro-batches' gradients add up on the boss alone. */
 static Error backward(void *context, int i)
 {
     Job *job = context;
+    Dp *dp = job->state;
     Worker *worker = &job->worker[i];
+    bool accumulate = i == 0 && !dp->first;
     timer_phase(&worker->timer, PHASE_BACKWARD);
-    model_backward(&worker->model, rows_of(job->state, i), false, NULL, NULL);
-    model_zero_skipped(&worker->model);
+    model_backward(&worker->model, rows_of(dp, i), accumulate, NULL, NULL);
+    if (!accumulate) /* else the sum of what other replicas found may be there */
+        model_zero_skipped(&worker->model);
     if (i > 0)
         timer_phase(&worker->timer, PHASE_NONE);
     return device_failure(worker->device);
@@ -148,7 +158,8 @@ static void find_used(Job *job)
             no_gradient[p] = no_gradient[p] && job->worker[i].model.no_gradient[p];
 }
 
-static Error dp_step(Job *job, const Batch *batch)
+/* Phases 1 to 9. */
+static Error run_micro_batch(Job *job, const Batch *batch)
 {
     Dp *dp = job->state;
     Worker *boss = &job->worker[0];
@@ -195,8 +206,24 @@ static Error dp_step(Job *job, const Batch *batch)
     timer_phase(timer, PHASE_REDUCE);
     TRY(peers_reduce(dp->peers, dp->gradients, dp->active, job->layout->arena_count));
     find_used(job);
+    return device_failure(boss->device);
+}
 
-    timer_phase(timer, PHASE_UPDATE);
+static Error dp_step(Job *job, const Batch *batch)
+{
+    Dp *dp = job->state;
+    Worker *boss = &job->worker[0];
+    int micros = job->config->accumulate; /* 1, unless asked for more */
+    for (int i = 0; i < micros; i++) {
+        Batch micro = batch_micro(batch, i, micros, dp->devices);
+        dp->first = i == 0;
+        if (micro.count > 0) /* the last batch of an epoch may be too small for all of them */
+            TRY(run_micro_batch(job, &micro));
+    }
+    if (!batch->learn)
+        return device_failure(boss->device);
+
+    timer_phase(&boss->timer, PHASE_UPDATE);
     worker_update(boss);
     return device_failure(boss->device);
 }

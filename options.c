@@ -24,32 +24,41 @@ const char *argp_program_bug_address = NULL;
 /* --- the table ---------------------------------------------------------------------------- */
 
 /* Defaults, as one would type them. They are parsed like anything that is typed. */
-#define DEFAULT_MODE      "compare"
-#define DEFAULT_LAYERS    "784,512,512,10"
-#define DEFAULT_BATCH     "256"
-#define DEFAULT_WARMUP    "5"
-#define DEFAULT_OPTIMIZER "adamw"
-#define DEFAULT_MOMENTUM  "0.9"
-#define DEFAULT_SEED      "0"
-#define DEFAULT_DATA      "fashion-mnist"
-#define DEFAULT_SAMPLES   "60000"
-#define DEFAULT_BUCKET_MB "25"
-#define DEFAULT_OVERLAP   "on"
-#define DEFAULT_TIMEOUT   "30"
-#define DEFAULT_DEPTH     "beginner"
-#define DEFAULT_SIZES     "4K,64M"
+#define DEFAULT_MODE       "compare"
+#define DEFAULT_LAYERS     "784,512,512,10"
+#define DEFAULT_BATCH      "256"
+#define DEFAULT_ACCUMULATE "1"
+#define DEFAULT_WARMUP     "5"
+#define DEFAULT_OPTIMIZER  "adamw"
+#define DEFAULT_MOMENTUM   "0.9"
+#define DEFAULT_SEED       "0"
+#define DEFAULT_DATA       "fashion-mnist"
+#define DEFAULT_SAMPLES    "60000"
+#define DEFAULT_BUCKET_MB  "25"
+#define DEFAULT_OVERLAP    "on"
+#define DEFAULT_TIMEOUT    "30"
+#define DEFAULT_DEPTH      "beginner"
+#define DEFAULT_SIZES      "4K,64M"
 
 static const struct {
     int key;
     const char *text;
 } defaults[] = {
-    {KEY_MODE, DEFAULT_MODE},           {KEY_LAYERS, DEFAULT_LAYERS},
-    {KEY_BATCH, DEFAULT_BATCH},         {KEY_WARMUP, DEFAULT_WARMUP},
-    {KEY_OPTIMIZER, DEFAULT_OPTIMIZER}, {KEY_MOMENTUM, DEFAULT_MOMENTUM},
-    {KEY_SEED, DEFAULT_SEED},           {KEY_DATA, DEFAULT_DATA},
-    {KEY_SAMPLES, DEFAULT_SAMPLES},     {KEY_BUCKET_MB, DEFAULT_BUCKET_MB},
-    {KEY_OVERLAP, DEFAULT_OVERLAP},     {KEY_TIMEOUT, DEFAULT_TIMEOUT},
-    {KEY_DEPTH, DEFAULT_DEPTH},         {KEY_SIZES, DEFAULT_SIZES},
+    {KEY_MODE, DEFAULT_MODE},
+    {KEY_LAYERS, DEFAULT_LAYERS},
+    {KEY_BATCH, DEFAULT_BATCH},
+    {KEY_WARMUP, DEFAULT_WARMUP},
+    {KEY_OPTIMIZER, DEFAULT_OPTIMIZER},
+    {KEY_MOMENTUM, DEFAULT_MOMENTUM},
+    {KEY_SEED, DEFAULT_SEED},
+    {KEY_DATA, DEFAULT_DATA},
+    {KEY_SAMPLES, DEFAULT_SAMPLES},
+    {KEY_BUCKET_MB, DEFAULT_BUCKET_MB},
+    {KEY_OVERLAP, DEFAULT_OVERLAP},
+    {KEY_TIMEOUT, DEFAULT_TIMEOUT},
+    {KEY_DEPTH, DEFAULT_DEPTH},
+    {KEY_SIZES, DEFAULT_SIZES},
+    {KEY_ACCUMULATE, DEFAULT_ACCUMULATE},
 };
 
 /* argp sorts the options of a group by name. */
@@ -73,6 +82,10 @@ const struct argp_option options_table[] = {
      "widths from the pixels to the classes (" DEFAULT_LAYERS ")", 0},
     {"batch", KEY_BATCH, "N", 0,
      "images per update, shared out among the devices (" DEFAULT_BATCH ")", 0},
+    {"accumulate", KEY_ACCUMULATE, "N", 0,
+     "micro-batches into which each device splits its share of them; it adds their gradients up "
+     "before the update (" DEFAULT_ACCUMULATE ")",
+     0},
     {"unused", KEY_UNUSED, "WHO", 0,
      "add a branch beside the last layer that never, always or rank0 (the first device alone) "
      "leaves out",
@@ -246,6 +259,8 @@ Error options_set(Options *o, int key, const char *text)
     }
     case KEY_BATCH:
         return parse_int("batch", text, 1, 1 << 20, &o->batch);
+    case KEY_ACCUMULATE:
+        return parse_int("accumulate", text, 1, 1 << 20, &o->accumulate);
     case KEY_EPOCHS:
         return parse_integer("epochs", text, 1, 100000, &o->epochs);
     case KEY_STEPS:

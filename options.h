@@ -39,6 +39,7 @@ typedef struct Options {
     int widths[MODEL_MOST_LAYERS + 1]; /* [layers + 1] */
     bool widths_given;
     int batch;      /* samples per update, over all devices */
+    int accumulate; /* micro-batches per update and device */
     int64_t epochs; /* 0: by steps */
     int64_t steps;  /* measured ones; 0: by epochs */
     int64_t warmup; /* steps before them */

@@ -136,13 +136,13 @@ Error options_check_files(const Options *options)
 /* A mistyped width or batch can ask for thousands of gigabytes, and the system would hand them out
  * until it must end a process. What is counted here is the least that will be used at once: every
  * run of the command is there from the start, each of its devices with weights, gradients and the
- * optimizer's state, and the activations of the whole batch. */
+ * optimizer's state, and the activations of the whole batch, or of a micro-batch. */
 static Error check_memory(const Options *options)
 {
     double weights = 0, activations = 0;
     for (int i = 0; i < options->layers; i++) {
         weights += (options->widths[i] + 1.0) * options->widths[i + 1];
-        activations += (double)options->batch * options->widths[i + 1];
+        activations += (double)options->batch / options->accumulate * options->widths[i + 1];
     }
     int runs = 1, models = options->devices[0];
     if (options->mode == MODE_COMPARE) { /* DP, DDP, DDP without overlap and the limit */
@@ -239,6 +239,11 @@ Error options_check(Options *options, const Dataset *data, int cores)
         return error_make("--batch=%d is less than --devices=%d: some would have nothing to do; "
                           "give at least one image each",
                           options->batch, most);
+    if (options->accumulate > options->batch / most)
+        return error_make("--accumulate=%d: of --batch=%d a device gets only %d image%s: give at "
+                          "most that many micro-batches",
+                          options->accumulate, options->batch, options->batch / most,
+                          options->batch / most == 1 ? "" : "s");
     if ((size_t)options->batch > data->train.count)
         return error_make("--batch=%d is more than the %zu training images of %s", options->batch,
                           data->train.count, name.text);

@@ -109,6 +109,17 @@ static Error finish_checkpoints(const Parse *parse)
     return NULL;
 }
 
+/* --accumulate */
+static Error finish_accumulate(const Parse *parse)
+{
+    const Options *o = parse->options;
+    bool trains = o->mode != MODE_HELLO && !o->describe && !o->show_sampler;
+    if (given(parse, KEY_ACCUMULATE) && !trains)
+        return error_make("--accumulate splits the batches of a training, and here is none: leave "
+                          "it out");
+    return NULL;
+}
+
 /* --unused and --find-unused-parameters */
 static Error finish_unused(const Options *o)
 {
@@ -246,6 +257,7 @@ Error options_finish(const Parse *parse)
     o->samples_given = given(parse, KEY_SAMPLES);
     o->bucket_given = given(parse, KEY_BUCKET_MB);
     TRY(finish_checkpoints(parse));
+    TRY(finish_accumulate(parse));
     TRY(finish_unused(o));
     TRY(finish_uneven(parse));
     TRY(finish_algorithm(parse));

@@ -22,6 +22,7 @@ enum {
     KEY_PRECISION,
     KEY_LAYERS,
     KEY_BATCH,
+    KEY_ACCUMULATE,
     KEY_EPOCHS,
     KEY_STEPS,
     KEY_WARMUP,

@@ -180,6 +180,7 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     config->seed = options->seed;
     config->set_epoch = options->set_epoch;
     config->batch = options->batch;
+    config->accumulate = options->accumulate;
     config->bucket_mb = options->bucket_mb;
     config->bucket_explicit = options->bucket_given;
     config->overlap = options->overlap;

@@ -88,6 +88,9 @@ static void lay_out(Plan *plan, Pieces *pieces)
         run->shared = take(pieces, sizeof *run->shared);
         run->lanes = take(pieces, sizeof *run->lanes * devices);
         run->records = take(pieces, sizeof *run->records * devices * steps);
+        if (plan->config.accumulate > 1) /* else begin and length of each phase say it all */
+            run->parts = take(pieces, sizeof *run->parts * devices * steps *
+                                          (size_t)timer_most_marks(plan->config.accumulate));
         run->evaluations =
             take(pieces, sizeof *run->evaluations * devices * (size_t)plan->config.evaluations);
         run->final_weights = take(pieces, sizeof(float) * plan->layout.arena_count);
@@ -122,6 +125,12 @@ void plan_free(Plan *plan)
 StepRecord *run_records(const Plan *plan, const Run *run, int device)
 {
     return run->records + device * plan->config.total_steps;
+}
+
+StepPart *run_parts(const Plan *plan, const Run *run, int device)
+{
+    int64_t marks = timer_most_marks(plan->config.accumulate);
+    return run->parts ? run->parts + device * plan->config.total_steps * marks : NULL;
 }
 
 Evaluation *run_evaluations(const Plan *plan, const Run *run, int device)

@@ -38,6 +38,7 @@ typedef struct Config {
     uint64_t seed;
     bool set_epoch; /* false: every epoch in the first one's order, a mistake to be seen */
     int batch;      /* samples per update, over all devices */
+    int accumulate; /* micro-batches into which every device splits its share of them; 1: none */
     double bucket_mb;
     bool bucket_explicit;
     bool overlap; /* of RUN_DDP */
@@ -109,6 +110,7 @@ typedef struct Run {
     RunShared *shared;
     LaneShared *lanes;       /* [devices] */
     StepRecord *records;     /* [devices][total_steps] */
+    StepPart *parts;         /* [devices][total_steps][timer_most_marks]; NULL but for accumulate */
     Evaluation *evaluations; /* [devices][config->evaluations] */
     float *final_weights;    /* arena of device 0 at the end */
 } Run;
@@ -137,6 +139,7 @@ Error plan_share(Plan *plan);
 void plan_free(Plan *plan);
 
 StepRecord *run_records(const Plan *plan, const Run *run, int device);
+StepPart *run_parts(const Plan *plan, const Run *run, int device); /* NULL: not kept */
 Evaluation *run_evaluations(const Plan *plan, const Run *run, int device);
 
 #endif

@@ -2,6 +2,9 @@
  *
  * The same code is the machine's limit: several processes that each train on their share of the
  * batch and never talk. No way of training in parallel can be faster than that.
+ *
+ * With --accumulate the share is split into micro-batches, and their gradients are added up before
+ * the update: the device needs room for the activations of one micro-batch only.
  */
 #include "train.h"
 
@@ -24,14 +27,15 @@ static Error single_open(Job *job)
     float *weights, *gradients;
     TRY(worker_alloc_arena(job, 0, &weights));
     TRY(worker_alloc_arena(job, 0, &gradients));
-    int most_rows = (job->config->batch + single->shares - 1) / single->shares;
+    int most_rows = batch_micro_rows(job->config->batch, job->config->accumulate, single->shares);
     TRY(worker_open(job, 0, weights, gradients, most_rows, most_rows, NULL));
     device_upload(job->worker[0].device, weights, job->plan->initial_weights,
                   sizeof(float) * job->layout->arena_count);
     return worker_open_optimizer(job, 0);
 }
 
-static Error single_step(Job *job, const Batch *batch)
+/* `first`: gradients are written, not added to those of the micro-batches before. */
+static void run_micro_batch(Job *job, const Batch *batch, bool first)
 {
     Single *single = job->state;
     Worker *worker = &job->worker[0];
@@ -48,12 +52,25 @@ static Error single_step(Job *job, const Batch *batch)
     timer_phase(timer, PHASE_LOSS);
     worker_loss(worker, batch, rows);
     if (!batch->learn)
-        return device_failure(worker->device);
+        return;
 
     timer_phase(timer, PHASE_BACKWARD);
-    model_backward(model, rows, false, NULL, NULL);
+    model_backward(model, rows, !first, NULL, NULL);
+}
 
-    timer_phase(timer, PHASE_UPDATE);
+static Error single_step(Job *job, const Batch *batch)
+{
+    Single *single = job->state;
+    Worker *worker = &job->worker[0];
+    int micros = job->config->accumulate;
+    for (int i = 0; i < micros; i++) {
+        Batch micro = batch_micro(batch, i, micros, single->shares);
+        run_micro_batch(job, &micro, i == 0);
+    }
+    if (!batch->learn)
+        return device_failure(worker->device);
+
+    timer_phase(&worker->timer, PHASE_UPDATE);
     worker_update(worker);
     return device_failure(worker->device);
 }

@@ -50,9 +50,9 @@ Error worker_open(Job *job, int worker, float *weights, float *gradients, int mo
         self->model.no_gradient[i] = model_skips(&self->model, i);
     TRY(feed_open(&self->feed, self->device, most_outer_rows, (size_t)job->layout->widths[0]));
     TRY(device_alloc(self->device, sizeof *self->stats * TIMER_STEPS, (void **)&self->stats));
-    timer_init(&self->timer, self->device, comm, run_records(job->plan, job->run, device),
-               &lane->whereabouts);
-    return NULL;
+    return timer_open(&self->timer, self->device, comm, job->config->accumulate,
+                      run_records(job->plan, job->run, device),
+                      run_parts(job->plan, job->run, device), &lane->whereabouts);
 }
 
 Error worker_open_optimizer(Job *job, int worker)
@@ -80,7 +80,7 @@ void worker_loss(Worker *worker, const Batch *batch, int rows)
     device_softmax_cross_entropy(worker->device, worker->model.logit_gradient,
                                  &worker->stats[batch->slot], model_logits(&worker->model),
                                  worker->feed.labels, rows, layout->widths[layout->layers],
-                                 1.0f / (float)batch->count);
+                                 1.0f / (float)batch->update_count);
 }
 
 void worker_update(Worker *worker)
@@ -125,6 +125,7 @@ static void close_workers(Job *job)
         LaneShared *lane = &job->run->lanes[device_of(job, i)];
         lane->peak_bytes = device_counters(job->worker[i].device)->peak_bytes;
         feed_close(&job->worker[i].feed);
+        timer_close(&job->worker[i].timer);
         device_close(job->worker[i].device);
     }
 }
@@ -183,6 +184,7 @@ static Error take_step(Job *job, const Strategy *strategy, const Sampler *sample
         .learn = true,
         .slot = slot,
     };
+    batch.update_count = batch.count;
     bool has_batch = config_has_batch(config, job->run->processes, job->rank, step);
     TRY(has_batch ? strategy->step(job, &batch) : strategy->step_without_batch(job, &batch));
     int rows = rows_of(job, &batch, step);
@@ -232,6 +234,7 @@ static Error evaluate(Job *job, const Strategy *strategy, int evaluation, int64_
         size_t left = test->count - begin;
         Batch batch = {
             .images = test, .begin = begin, .count = left < batch_size ? left : batch_size};
+        batch.update_count = batch.count;
         TRY(strategy->step(job, &batch));
     }
     for (int i = 0; i < job->workers; i++) {

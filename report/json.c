@@ -151,6 +151,21 @@ static double busy_share(const Plan *plan, const Run *run, const Measured *measu
 
 /* --- traffic ------------------------------------------------------------------------------ */
 
+/* What travelled for the gradients of an update's micro-batches, over all links, and what no_sync
+ * has kept from travelling: DDP's all-reduce has the same size, however many micro-batches it is
+ * for. */
+static cJSON *accumulation_json(const Config *config, const Run *run, double gradient_bytes)
+{
+    int exchanges = run->group ? 1 : config->accumulate; /* DP reduces every micro-batch's */
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "micro_batches", config->accumulate);
+    cJSON_AddNumberToObject(object, "gradient_exchanges", exchanges);
+    cJSON_AddNumberToObject(object, "gradient_bytes", gradient_bytes);
+    cJSON_AddNumberToObject(object, "saved_bytes",
+                            (config->accumulate - exchanges) * gradient_bytes / exchanges);
+    return object;
+}
+
 static cJSON *traffic_json(const Plan *plan, const Run *run, const Measured *measured)
 {
     static const char *const names[BYTES_KINDS] = {
@@ -188,6 +203,10 @@ static cJSON *traffic_json(const Plan *plan, const Run *run, const Measured *mea
     for (int kind = 0; kind < BYTES_KINDS; kind++)
         if (kind != BYTES_USED_MAP || plan->config.find_unused)
             cJSON_AddNumberToObject(kinds, names[kind], by_kind[kind]);
+    if (plan->config.accumulate > 1 && run->kind != RUN_SINGLE && run->kind != RUN_LIMIT)
+        cJSON_AddItemToObject(
+            object, "accumulation",
+            accumulation_json(&plan->config, run, by_kind[BYTES_PARAMETER_GRADIENTS]));
     return object;
 }
 
@@ -292,6 +311,24 @@ static void lane_name(const Run *run, int device, char *name, size_t size)
         snprintf(name, size, "device %d", device);
 }
 
+/* The phases of a step: each once, or part by part where a step comes to them several times. */
+static void add_phases(cJSON *array, const Plan *plan, const Run *run, int device, int64_t step,
+                       const char *lane, double start)
+{
+    const StepRecord *record = &run_records(plan, run, device)[step];
+    const StepPart *parts = run_parts(plan, run, device);
+    if (parts)
+        parts += step * timer_most_marks(plan->config.accumulate);
+    for (int i = 0; parts && i < record->parts; i++)
+        if (parts[i].phase != PHASE_NONE && parts[i].end_ms > parts[i].start_ms)
+            add_span(array, lane, phase_name(parts[i].phase), start + parts[i].start_ms,
+                     start + parts[i].end_ms);
+    for (int phase = 0; !parts && phase < PHASES; phase++)
+        if (record->phase_ms[phase] > 0)
+            add_span(array, lane, phase_name((Phase)phase), start + record->begin_ms[phase],
+                     start + record->begin_ms[phase] + record->phase_ms[phase]);
+}
+
 static cJSON *timeline_json(const Plan *plan, const Run *run, const Measured *measured)
 {
     cJSON *array = cJSON_CreateArray();
@@ -305,10 +342,7 @@ static cJSON *timeline_json(const Plan *plan, const Run *run, const Measured *me
         double start = record->start_ms - zero_ms;
         char lane[32];
         lane_name(run, device, lane, sizeof lane);
-        for (int phase = 0; phase < PHASES; phase++)
-            if (record->phase_ms[phase] > 0)
-                add_span(array, lane, phase_name((Phase)phase), start + record->begin_ms[phase],
-                         start + record->begin_ms[phase] + record->phase_ms[phase]);
+        add_phases(array, plan, run, device, measured->typical, lane, start);
         snprintf(lane + strlen(lane), sizeof lane - strlen(lane), " comm");
         for (int i = 0; i < record->talks; i++) {
             const TalkRecord *talk = &record->talk[i];
@@ -436,7 +470,8 @@ static size_t turn_medians(const Plan *plan, const Measured *measured, double *m
 }
 
 /* Device r of DP and rank r of DDP do the same arithmetic if all batches split evenly, and take
- * sums in the same order unless NCCL, a ring or a tree takes them. Then they can only be compared
+ * sums in the same order unless NCCL, a ring or a tree takes them, or there are micro-batches: DP
+ * adds up over the devices first and DDP over the micro-batches. Then they can only be compared
  * within rounding, which training amplifies: how far they are apart is told, and no failure. */
 static bool must_be_equal(const Plan *plan, int devices)
 {
@@ -444,7 +479,7 @@ static bool must_be_equal(const Plan *plan, int devices)
     int64_t last_batch = (int64_t)plan->data->train.count % config->batch;
     bool reaches_last = config->total_steps >= config->steps_per_epoch;
     return config->batch % devices == 0 && (!reaches_last || last_batch % devices == 0) &&
-           communication_sums_in_order(config, devices);
+           config->accumulate == 1 && communication_sums_in_order(config, devices);
 }
 
 static cJSON *comparison_json(const Plan *plan, const Measured *measured, const Run *dp,
@@ -518,6 +553,7 @@ static cJSON *config_json(const Plan *plan, const ReportContext *context)
     cJSON_AddNumberToObject(object, "model_bytes",
                             (double)(sizeof(float) * plan->layout.arena_count));
     cJSON_AddNumberToObject(object, "batch", config->batch);
+    cJSON_AddNumberToObject(object, "accumulate", config->accumulate);
     cJSON_AddNumberToObject(object, "epochs", (double)context->epochs);
     cJSON_AddNumberToObject(object, "steps", (double)context->measured_steps);
     if (config->first_step > 0)

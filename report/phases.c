@@ -5,7 +5,7 @@
 #include "device/range.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
 const char *phase_name(Phase phase)
 {
@@ -27,14 +27,31 @@ const char *phase_name(Phase phase)
     return phase == PHASE_NONE ? "none" : names[phase];
 }
 
-void timer_init(Timer *timer, Device *device, Comm *comm, StepRecord *records,
-                Whereabouts *whereabouts)
+int timer_most_marks(int micro_batches)
 {
-    memset(timer, 0, sizeof *timer);
-    timer->device = device;
-    timer->comm = comm;
-    timer->records = records;
-    timer->whereabouts = whereabouts;
+    /* A micro-batch of DP has nine phases. Whatever comes once has more room than it needs. */
+    return 24 + 9 * (micro_batches - 1);
+}
+
+Error timer_open(Timer *timer, Device *device, Comm *comm, int micro_batches, StepRecord *records,
+                 StepPart *parts, Whereabouts *whereabouts)
+{
+    *timer = (Timer){
+        .device = device,
+        .comm = comm,
+        .records = records,
+        .parts = parts,
+        .whereabouts = whereabouts,
+        .most_marks = timer_most_marks(micro_batches),
+    };
+    timer->mark = calloc((size_t)timer->most_marks * TIMER_STEPS, sizeof *timer->mark);
+    return timer->mark ? NULL : error_make("no memory");
+}
+
+void timer_close(Timer *timer)
+{
+    free(timer->mark);
+    timer->mark = NULL;
 }
 
 static StepRecord *current_record(Timer *timer)
@@ -42,14 +59,16 @@ static StepRecord *current_record(Timer *timer)
     return &timer->records[timer->steps - 1];
 }
 
+static struct Mark *marks_of(const Timer *timer, int pending)
+{
+    return timer->mark + (size_t)pending * (size_t)timer->most_marks;
+}
+
 static void mark(Timer *timer, Phase phase, Event event)
 {
-    struct StepMarks *step = &timer->step[timer->pending - 1];
-    if (step->marks == TIMER_MARKS)
-        return;
-    step->mark[step->marks].phase = phase;
-    step->mark[step->marks].event = event;
-    step->marks++;
+    int step = timer->pending - 1;
+    if (timer->marks[step] < timer->most_marks)
+        marks_of(timer, step)[timer->marks[step]++] = (struct Mark){phase, event};
 }
 
 void timer_begin(Timer *timer)
@@ -59,7 +78,7 @@ void timer_begin(Timer *timer)
     }
     timer->steps++;
     timer->pending++;
-    timer->step[timer->pending - 1].marks = 0;
+    timer->marks[timer->pending - 1] = 0;
     timer->before = *device_counters(timer->device);
     if (timer->whereabouts)
         atomic_store_explicit(&timer->whereabouts->step, timer->steps, memory_order_relaxed);
@@ -122,10 +141,10 @@ void timer_wait_end(Timer *timer)
 {
     double late_ms = take_talk(timer, timer->wait_from_ms);
     if (late_ms > 0 && device_kind(timer->device) == DEVICE_CPU) {
-        struct StepMarks *step = &timer->step[timer->pending - 1];
-        Event wait_began = step->mark[step->marks - 1].event;
-        step->mark[step->marks - 1].phase = PHASE_LATE_COLLEAGUE;
-        mark(timer, PHASE_TRANSFER, (Event){.time_ms = wait_began.time_ms + late_ms});
+        int step = timer->pending - 1;
+        struct Mark *wait = &marks_of(timer, step)[timer->marks[step] - 1];
+        wait->phase = PHASE_LATE_COLLEAGUE;
+        mark(timer, PHASE_TRANSFER, (Event){.time_ms = wait->event.time_ms + late_ms});
     }
     timer_phase(timer, PHASE_NONE);
 }
@@ -146,25 +165,36 @@ void timer_end(Timer *timer)
     record->communication_steps = now->steps[gradients] - timer->before.steps[gradients];
 }
 
+/* What lies between two marks of a step, added to its record. */
+static void collect_part(const Timer *timer, StepRecord *record, const struct Mark *start,
+                         const struct Mark *from, StepPart *part)
+{
+    Phase phase = from->phase;
+    float start_ms = (float)device_elapsed_ms(timer->device, &start->event, &from->event);
+    float phase_ms = (float)device_elapsed_ms(timer->device, &from->event, &from[1].event);
+    if (record->phase_ms[phase] == 0)
+        record->begin_ms[phase] = start_ms;
+    record->phase_ms[phase] += phase_ms;
+    if (part)
+        *part = (StepPart){phase, start_ms, start_ms + phase_ms};
+}
+
 void timer_collect(Timer *timer)
 {
     for (int i = 0; i < timer->pending; i++) {
-        StepRecord *record = &timer->records[timer->steps - timer->pending + i];
-        const struct StepMarks *step = &timer->step[i];
-        const Event *start = &step->mark[0].event;
-        for (int m = 0; m + 1 < step->marks; m++) {
-            Phase phase = step->mark[m].phase;
-            if (phase == PHASE_NONE)
-                continue;
-            const Event *from = &step->mark[m].event;
-            float phase_ms =
-                (float)device_elapsed_ms(timer->device, from, &step->mark[m + 1].event);
-            if (record->phase_ms[phase] == 0)
-                record->begin_ms[phase] = (float)device_elapsed_ms(timer->device, start, from);
-            record->phase_ms[phase] += phase_ms;
-        }
+        int64_t step = timer->steps - timer->pending + i;
+        StepRecord *record = &timer->records[step];
+        StepPart *parts = timer->parts ? timer->parts + step * timer->most_marks : NULL;
+        const struct Mark *marks = marks_of(timer, i);
+        int last = timer->marks[i] - 1;
+        for (int m = 0; m < last; m++)
+            if (marks[m].phase != PHASE_NONE)
+                collect_part(timer, record, &marks[0], &marks[m], parts ? &parts[m] : NULL);
+            else if (parts)
+                parts[m].phase = PHASE_NONE;
+        record->parts = last;
         record->step_ms =
-            (float)device_elapsed_ms(timer->device, start, &step->mark[step->marks - 1].event);
+            (float)device_elapsed_ms(timer->device, &marks[0].event, &marks[last].event);
     }
     timer->pending = 0;
 }

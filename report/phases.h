@@ -48,6 +48,7 @@ typedef struct StepRecord {
     float step_ms;          /* from start to end */
     float begin_ms[PHASES]; /* after start_ms; of the phase's first part */
     float phase_ms[PHASES]; /* how long; 0 for phases that did not occur */
+    int parts;              /* of the step, where they are kept (StepPart) */
     int talks;              /* operations of the communicator; of more than fit, the first ones */
     TalkRecord talk[STEP_TALKS];
     uint64_t sent[BYTES_KINDS]; /* bytes in this step */
@@ -65,31 +66,42 @@ typedef struct Whereabouts {
     _Atomic int phase;
 } Whereabouts;
 
-/* Steps between two calls of timer_collect, and borders between phases in one step, at most. */
+/* A stretch of a step in one phase, in ms after the step's start. */
+typedef struct StepPart {
+    Phase phase; /* PHASE_NONE: one that was not needed */
+    float start_ms, end_ms;
+} StepPart;
+
+/* Steps between two calls of timer_collect, at most. */
 #define TIMER_STEPS 16
-#define TIMER_MARKS 24
+
+/* Borders between phases in a step of so many micro-batches, at most: also the parts of a step. */
+int timer_most_marks(int micro_batches);
 
 typedef struct Timer {
     Device *device;           /* the caller's */
     Comm *comm;               /* whose operations are recorded; NULL: none */
     StepRecord *records;      /* [steps of the run], shared */
+    StepPart *parts;          /* [steps of the run][most_marks], shared; NULL: not kept */
     Whereabouts *whereabouts; /* NULL: nobody asks */
     int64_t steps;            /* begun so far */
     int pending;              /* steps that are not collected yet */
-    struct StepMarks {
-        int marks;
-        struct {
-            Phase phase; /* that begins here */
-            Event event;
-        } mark[TIMER_MARKS];
-    } step[TIMER_STEPS];
+    int most_marks;
+    int marks[TIMER_STEPS];
+    struct Mark {
+        Phase phase; /* that begins here */
+        Event event;
+    } * mark;        /* [TIMER_STEPS][most_marks] */
     Counters before; /* when the step began */
     double wait_from_ms;
     bool in_range; /* a profiler's range is open */
 } Timer;
 
-void timer_init(Timer *timer, Device *device, Comm *comm, StepRecord *records,
-                Whereabouts *whereabouts);
+/* For steps of so many micro-batches. `parts` may be NULL: then of a phase that a step comes to
+ * more than once only begin and sum are kept. Freed by timer_close. */
+Error timer_open(Timer *timer, Device *device, Comm *comm, int micro_batches, StepRecord *records,
+                 StepPart *parts, Whereabouts *whereabouts);
+void timer_close(Timer *timer);
 
 /* The next step of the run begins. */
 void timer_begin(Timer *timer);

@@ -168,6 +168,10 @@ CommunicationFormula communication_formula(const Result *run, double bytes);
 /* The all-reduces of a step and the steps that they took, beside the formula. */
 void screen_communication(Text *text, const Result *run);
 
+/* What the gradients of an update's micro-batches cost on the way, and what no_sync saves: for DP
+ * and DDP, either of which may be NULL; nothing without --accumulate. */
+void screen_accumulate(Text *text, const Result *dp, const Result *ddp);
+
 /* What --find-unused-parameters costs in a step of this run; nothing without it. */
 void screen_find_unused(Text *text, const Report *report, const Result *run);
 

@@ -1,4 +1,5 @@
-/* screen_communication.c: how DDP's ranks all-reduced their gradients, counted and by formula. */
+/* screen_communication.c: how DDP's ranks all-reduced their gradients, counted and by formula; what
+ * micro-batches cost on the way. */
 #include "report/screen.h"
 
 #include <math.h>
@@ -54,4 +55,40 @@ void screen_communication(Text *text, const Result *run)
                        "%.0f all-reduce%s per step (%s): a rank waits %.0f times for another, %s "
                        "each.",
                        count, plural, formula.algorithm, steps, formula.steps_written);
+}
+
+/* --- micro-batches ------------------------------------------------------------------------ */
+
+static const cJSON *accumulation_of(const Result *run)
+{
+    return run ? cJSON_GetObjectItemCaseSensitive(
+                     cJSON_GetObjectItemCaseSensitive(run->json, "traffic"), "accumulation")
+               : NULL;
+}
+
+void screen_accumulate(Text *text, const Result *dp, const Result *ddp)
+{
+    const cJSON *of_dp = accumulation_of(dp), *of_ddp = accumulation_of(ddp);
+    double micros = json_number(of_ddp ? of_ddp : of_dp, "micro_batches");
+    if (!(micros > 1))
+        return;
+    double of_each = dp ? dp->by_kind_bytes[0] + dp->by_kind_bytes[4] : NAN; /* DP's, all links */
+    Figure once = figure_bytes(json_number(of_ddp, "gradient_bytes"));
+    if (of_dp && of_ddp)
+        text_paragraph(
+            text, TEXT_PLAIN, 2,
+            "%.0f micro-batches: DDP's gradients travel in the last one only (%s instead "
+            "of %.0f x %s), DP's model and gradients in each (%s).",
+            micros, once.text, micros, once.text, figure_bytes(of_each).text);
+    else if (of_ddp)
+        text_paragraph(text, TEXT_PLAIN, 2,
+                       "%.0f micro-batches per update, gradients travel in the last one only: %s "
+                       "per update instead of %.0f x %s.",
+                       micros, once.text, micros, once.text);
+    else
+        text_paragraph(text, TEXT_PLAIN, 2,
+                       "%.0f micro-batches per update, model and gradients travel in each: %s per "
+                       "update, %.0f x %s.",
+                       micros, figure_bytes(of_each).text, micros,
+                       figure_bytes(of_each / micros).text);
 }

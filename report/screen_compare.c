@@ -326,6 +326,11 @@ static void print_same_weights(Text *text, const Report *report)
         text_paragraph(text, TEXT_PLAIN, 2,
                        "Same weights? DP and DDP within %.0e: a %s adds up in another order.",
                        apart, algorithm);
+    else if (json_number(report->config, "accumulate") > 1 && isfinite(apart))
+        text_paragraph(text, TEXT_PLAIN, 2,
+                       "Same weights? DP and DDP within %.0e: micro-batches add up in another "
+                       "order.",
+                       apart);
     else if (isfinite(from_single))
         text_paragraph(text, TEXT_PLAIN, 2,
                        "Same weights? DP and DDP lie within %.0e of one device's.", from_single);
@@ -393,6 +398,7 @@ void screen_compare(Text *text, const Report *report, bool more)
     timeline_print(text, "Who works, who waits", drawn, 2, BEGINNER_LANES);
     text_newline(text);
     screen_busiest(text, dp, ddp);
+    screen_accumulate(text, dp, ddp);
     screen_find_unused(text, report, ddp);
     print_same_weights(text, report);
     screen_learned(text, report, ddp ? ddp : dp);

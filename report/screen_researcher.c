@@ -69,10 +69,26 @@ static double flops_per_sample(const Report *report)
 /* What the formulas are made of, all in bytes per step. */
 typedef struct Terms {
     double n;       /* devices that get samples */
+    double micros;  /* micro-batches of an update */
+    double trips;   /* A(N-1): how often DP's model travels to some device in an update */
     double model;   /* P */
     double inputs;  /* X: of the devices other than the boss, in float */
     double outputs; /* Y: of the same devices */
 } Terms;
+
+/* Micro-batches as batch_micro makes them (batch.h), each shared out as below. */
+static double model_trips(double batch, double micros, int devices)
+{
+    double trips = 0, rows = ceil(batch / devices), left = batch;
+    for (double i = 0; i < micros && left > 0; i++) {
+        double each = floor(rows / micros) + (i < fmod(rows, micros) ? 1 : 0);
+        double samples = fmin(left, each * devices);
+        if (samples > 0)
+            trips += ceil(samples / ceil(samples / devices)) - 1;
+        left -= samples;
+    }
+    return trips;
+}
 
 /* torch.chunk gives the first devices ceil(batch / devices) samples each, and the last ones none if
  * there are too few (torch/nn/parallel/scatter_gather.py). */
@@ -81,9 +97,12 @@ static Terms terms_of(const Report *report, int devices)
     double widths[MOST_LAYERS];
     int count = read_layers(report, widths);
     double chunk = ceil(report->batch / devices);
+    double micros = fmax(1, json_number(report->config, "accumulate"));
     double others = report->batch - fmin(chunk, report->batch);
     return (Terms){
         .n = ceil(report->batch / chunk),
+        .micros = micros,
+        .trips = model_trips(report->batch, micros, devices),
         .model = report->model_bytes,
         .inputs = count >= 2 ? 4 * others * widths[0] : NAN,
         .outputs = count >= 2 ? 4 * others * widths[count - 1] : NAN,
@@ -118,24 +137,27 @@ static void print_formulas(Text *text, const Report *report)
     if (ddp)
         by_rank = communication_formula(ddp, p);
     int width = text->columns >= 80 ? 14 : 12;
-    bool differ = false;
+    bool differ = false, repeated = t.micros > 1;
     screen_heading(text, "Bytes per step, counted where they move, beside the formula");
     text_right(text, 19 + width, TEXT_GREY, "counted");
     text_right(text, 19 + 2 * width, TEXT_GREY, "formula");
     text_newline(text);
     if (dp) {
         const double *kind = dp->by_kind_bytes;
-        differ |= print_formula(text, "DP boss sends", dp->sent_bytes, (t.n - 1) * p + x + y,
-                                "(N-1)P+X+Y");
-        differ |= print_formula(text, "DP boss receives", dp->received_bytes, (t.n - 1) * p + y,
-                                "(N-1)P+Y");
-        differ |= print_formula(text, "DP all links", dp->traffic_bytes,
-                                2 * (t.n - 1) * p + x + 2 * y, "2(N-1)P+X+2Y");
-        differ |= print_formula(text, "  model", kind[0], (t.n - 1) * p, "(N-1)P");
+        differ |= print_formula(text, "DP boss sends", dp->sent_bytes, t.trips * p + x + y,
+                                repeated ? "A(N-1)P+X+Y" : "(N-1)P+X+Y");
+        differ |= print_formula(text, "DP boss receives", dp->received_bytes, t.trips * p + y,
+                                repeated ? "A(N-1)P+Y" : "(N-1)P+Y");
+        differ |=
+            print_formula(text, "DP all links", dp->traffic_bytes, 2 * t.trips * p + x + 2 * y,
+                          repeated ? "2A(N-1)P+X+2Y" : "2(N-1)P+X+2Y");
+        differ |=
+            print_formula(text, "  model", kind[0], t.trips * p, repeated ? "A(N-1)P" : "(N-1)P");
         differ |= print_formula(text, "  inputs", kind[1], x, "X");
         differ |= print_formula(text, "  outputs", kind[2], y, "Y");
         differ |= print_formula(text, "  output gradients", kind[3], y, "Y");
-        differ |= print_formula(text, "  param. gradients", kind[4], (t.n - 1) * p, "(N-1)P");
+        differ |= print_formula(text, "  param. gradients", kind[4], t.trips * p,
+                                repeated ? "A(N-1)P" : "(N-1)P");
     }
     if (ddp) {
         differ |= print_formula(text, "DDP rank sends", ddp->sent_bytes, by_rank.bytes,
@@ -164,10 +186,15 @@ static void print_formulas(Text *text, const Report *report)
     text_paragraph(
         text, TEXT_GREY, 0,
         "N = %d devices%s; P = %s bytes of weights; X = %s bytes of inputs and Y = %s of "
-        "outputs on devices other than the boss.",
-        report->devices, idle, figure_count(p).text, figure_count(x).text, figure_count(y).text);
+        "outputs on devices other than the boss%s.",
+        report->devices, idle, figure_count(p).text, figure_count(x).text, figure_count(y).text,
+        repeated ? figure_text("; A = %.0f micro-batches", t.micros).text : "");
     bool even = ddp && strcmp(by_rank.bytes_written, "2P(N-1)/N") == 0;
-    if (ddp)
+    if (ddp && repeated)
+        text_paragraph(text, TEXT_GREY, 0,
+                       "DDP's ranks add their micro-batches' gradients up before they send them "
+                       "(no_sync): A is not in its formulas.");
+    else if (ddp)
         text_paragraph(text, TEXT_GREY, 0,
                        "Over all links both move about the same. What differs: who carries it (the "
                        "boss 2(N-1)P, %s), what it waits for, and that DDP's can hide.",

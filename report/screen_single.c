@@ -164,6 +164,10 @@ void screen_single_run(Text *text, const Report *report, bool more)
                  run->devices == 1 ? "" : "s");
     if (isfinite(report->batch))
         snprintf(batch, sizeof batch, ", %s images per step", figure_count(report->batch).text);
+    double micros = json_number(report->config, "accumulate");
+    if (micros > 1)
+        snprintf(batch + strlen(batch), sizeof batch - strlen(batch), " in %.0f micro-batches",
+                 micros);
     text_paragraph(text, TEXT_BOLD, 0, "%s%s%s", names[run->mode], devices, batch);
     screen_what_was_trained(text, report);
     screen_oversubscribed(text, report);
@@ -185,6 +189,7 @@ void screen_single_run(Text *text, const Report *report, bool more)
         screen_busiest(text, run, NULL);
     else if (run->mode != MODE_SINGLE)
         screen_busiest(text, NULL, run);
+    screen_accumulate(text, run->mode == MODE_DP ? run : NULL, run->mode == MODE_DP ? NULL : run);
     screen_find_unused(text, report, run);
     print_uneven(text, report, run);
     if (!cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(run->json, "epochs"), 0))
