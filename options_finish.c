@@ -113,7 +113,8 @@ static Error finish_checkpoints(const Parse *parse)
 static Error finish_accumulate(const Parse *parse)
 {
     const Options *o = parse->options;
-    bool trains = o->mode != MODE_HELLO && !o->describe && !o->show_sampler;
+    bool trains =
+        o->mode != MODE_HELLO && o->mode != MODE_BENCH && !o->describe && !o->show_sampler;
     if (given(parse, KEY_ACCUMULATE) && !trains)
         return error_make("--accumulate splits the batches of a training, and here is none: leave "
                           "it out");

@@ -229,7 +229,7 @@ refused "the smallest share counts" "a device gets only 15 images" $small --devi
 for accumulate in 0 -1 two 1.5; do
     refused "--accumulate=$accumulate" "--accumulate=$accumulate" $small --mode=ddp --accumulate=$accumulate
 done
-for mode in "--mode=hello" "--mode=ddp --describe" "--mode=ddp --show-sampler"; do
+for mode in "--mode=hello" "--mode=bench" "--mode=ddp --describe" "--mode=ddp --show-sampler"; do
     refused "$mode" "--accumulate splits the batches of a training, and here is none" ${mode} --accumulate=2
 done
 
