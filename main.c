@@ -6,6 +6,7 @@
  */
 #include "base/clock.h"
 #include "base/place.h"
+#include "base/replace.h"
 #include "bench_mode.h"
 #include "describe.h"
 #include "options.h"
@@ -162,6 +163,13 @@ static int report(const Options *options, const ReportContext *context, const Pl
 
 /* --- main --------------------------------------------------------------------------------- */
 
+/* Whoever was saving may have been killed in the middle of it. */
+static void clean_saved(const Options *options)
+{
+    if (options->save)
+        replace_clean(options->save);
+}
+
 static int run_all(const Options *options, ReportContext *context, Plan *plan)
 {
     char what[64];
@@ -182,10 +190,12 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
         return complain(error, EXIT_FAILED);
     switch (outcome) {
     case RUNS_INTERRUPTED:
+        clean_saved(options);
         fprintf(stderr, "trainer: interrupted by signal %d (%s); every process has been ended\n",
                 number, strsignal(number));
         return EXIT_SIGNAL + number;
     case RUNS_FAILED:
+        clean_saved(options);
         return EXIT_FAILED; /* the supervisor has said why */
     case RUNS_DONE:
         break;

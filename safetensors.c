@@ -1,13 +1,13 @@
-/* safetensors.c: reading files of tensors, with every check, and writing them so that a crash
- * cannot spoil one (see safetensors.h).
+/* safetensors.c: reading files of tensors, with every check, and writing them (see
+ * safetensors.h).
  */
 #include "safetensors.h"
 
+#include "base/replace.h"
 #include "option_values.h" /* shown: a name from a file may hold anything */
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -458,72 +458,32 @@ static Error write_all(int file, const void *memory, size_t bytes)
     return NULL;
 }
 
-/* All of the file, to the disk. */
-static Error write_content(int file, const char *header, const FloatTensor *tensor, size_t tensors)
+/* What a file is made of. */
+typedef struct Content {
+    const char *header;
+    const FloatTensor *tensor; /* [tensors] */
+    size_t tensors;
+} Content;
+
+static Error write_content(int file, const void *context)
 {
-    uint64_t header_bytes = strlen(header);
+    const Content *content = context;
+    uint64_t header_bytes = strlen(content->header);
     TRY(write_all(file, &header_bytes, sizeof header_bytes));
-    TRY(write_all(file, header, (size_t)header_bytes));
-    for (size_t i = 0; i < tensors; i++)
-        TRY(write_all(file, tensor[i].values, float_tensor_bytes(&tensor[i])));
-    return fsync(file) == 0 ? NULL : error_make("%s", strerror(errno));
-}
-
-/* A new name is on the disk when its directory is. Some file systems have no fsync for those, and
- * say so with EINVAL. */
-static Error sync_directory(const char *path)
-{
-    char directory[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    int length = !slash ? 1 : slash == path ? 1 : (int)(slash - path);
-    snprintf(directory, sizeof directory, "%.*s", length, slash ? path : ".");
-    int file = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file < 0)
-        return error_make("its directory: %s", strerror(errno));
-    bool synced = fsync(file) == 0 || errno == EINVAL;
-    Error error = synced ? NULL : error_make("its directory: %s", strerror(errno));
-    close(file);
-    return error;
-}
-
-/* Beside the file, then in its place. Only this process writes to a file with its own number, so
- * two programs that save under one name do not meet. */
-static Error replace_file(const char *path, const char *header, const FloatTensor *tensor,
-                          size_t tensors)
-{
-    char partial[PATH_MAX + 32];
-    snprintf(partial, sizeof partial, "%s.partial-%d", path, (int)getpid());
-    int file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file < 0)
-        return error_make("%s", strerror(errno));
-    Error error = write_content(file, header, tensor, tensors);
-    if (close(file) != 0 && !error)
-        error = error_make("%s", strerror(errno));
-    if (!error && rename(partial, path) != 0)
-        error = error_make("%s", strerror(errno));
-    if (error) {
-        unlink(partial);
-        return error;
-    }
-    return sync_directory(path);
+    TRY(write_all(file, content->header, (size_t)header_bytes));
+    for (size_t i = 0; i < content->tensors; i++)
+        TRY(write_all(file, content->tensor[i].values, float_tensor_bytes(&content->tensor[i])));
+    return NULL;
 }
 
 Error safetensors_write(const char *path, const FloatTensor *tensor, size_t tensors,
                         const cJSON *metadata)
 {
     char *header = header_text(tensor, tensors, metadata);
-    char target[PATH_MAX];
     if (!header)
         return error_make("%s: no memory to save it", shown(path).text);
-    Error error = NULL;
-    if (!realpath(path, target)) {
-        if (strlen(path) >= sizeof target)
-            error = error_make("its name is too long");
-        else
-            snprintf(target, sizeof target, "%s", path); /* new: nothing to be followed */
-    }
-    if (!error)
-        error = replace_file(target, header, tensor, tensors);
+    Content content = {.header = header, .tensor = tensor, .tensors = tensors};
+    Error error = replace_file(path, write_content, &content);
     free(header);
     return error ? error_make("%s: cannot be saved: %s", shown(path).text, error) : NULL;
 }

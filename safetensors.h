@@ -66,10 +66,8 @@ typedef struct FloatTensor {
 } FloatTensor;
 
 /* Writes a file with these tensors, in this order, and these metadata (an object of strings, which
- * stays the caller's). It is written beside `path`, under its name with ".partial-PID", brought to
- * the disk and then renamed: whoever is killed at whatever moment, under `path` there is the old
- * file or the new one, whole. Where `path` is a symbolic link, the file that it points to is
- * replaced. Errors name the file. */
+ * stays the caller's). Whoever is killed at whatever moment, under `path` there is the old file or
+ * the new one, whole, and nothing beside it (see base/replace.h). Errors name the file. */
 Error safetensors_write(const char *path, const FloatTensor *tensor, size_t tensors,
                         const cJSON *metadata);
 

@@ -218,5 +218,9 @@ for try in $(seq 30); do
     grep -qxF "$sum" <<<"$sums" || broken=$((broken + 1))
 done
 expect "killed 30 times: the file is always one of the whole ones" is "$broken" 0
+touch "$first.partial-1" # as if left by a writer that died long ago
+# shellcheck disable=SC2086
+train $job --epochs=1 --save="$first"
+expect "the next saving leaves nothing beside it" is "$(ls "$first".* 2>/dev/null)" ""
 
 finish

@@ -3,10 +3,16 @@
  *
  * What a whole run writes and goes on with is for checkpoint.sh to test.
  */
+#include "base/replace.h"
 #include "checkpoint.h"
 #include "safetensors.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,8 +21,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -715,23 +724,57 @@ static int which_content(const char *path, char *const content[2], size_t bytes)
     return which;
 }
 
-/* Removes what killed writers left; says whether there was something. */
+/* How many partial files killed writers have left. */
 static int partial_files;
 
-static void remove_partial(const char *path)
+static void count_partial(const char *path)
 {
-    if (!strstr(path, ".partial-"))
-        return;
-    partial_files++;
-    unlink(path);
+    partial_files += strstr(path, ".partial-") != NULL;
 }
 
-static void test_a_killed_writer_leaves_a_whole_file(void **state)
+/* Has a process an open file without a name? Then it is in the middle of saving. */
+static bool holds_a_nameless_file(pid_t process)
 {
-    (void)state;
+    char path[64], target[PATH_MAX];
+    bool found = false;
+    for (int file = 3; file < 16; file++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)process, file);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        if (length <= 0)
+            continue;
+        target[length] = '\0';
+        found = found || (strstr(target, "(deleted)") && strstr(target, "/#"));
+    }
+    return found;
+}
+
+/* Makes open fail with O_TMPFILE, as on a file system that does not have it. False: not possible
+ * here. */
+static bool forbid_nameless_files(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TMPFILE & ~O_DIRECTORY, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* Kills writers all over the time that a few savings take, with or without O_TMPFILE. Whatever the
+ * moment: a whole file, and nothing else once the next one has cleaned up. Counts in
+ * partial_files how many left something, and returns how many were seen with a nameless file. */
+static int kill_writers(bool nameless)
+{
+    enum { KILLS = 100 };
     Twin twin[2];
     char *content[2], path[600];
     size_t bytes;
+    int status, writing = 0;
     snprintf(path, sizeof path, "%s", in_folder("file"));
     CheckpointSettings settings = {.path = path};
     for (int i = 0; i < 2; i++) {
@@ -740,30 +783,78 @@ static void test_a_killed_writer_leaves_a_whole_file(void **state)
                                     &golden_progress));
         content[i] = read_all(path, &bytes);
     }
-    enum { KILLS = 100 };
-    int found[2] = {0, 0};
     partial_files = 0;
     for (int i = 0; i < KILLS; i++) {
         pid_t child = fork();
         assert_true(child >= 0);
-        if (child == 0)
+        if (child == 0) {
+            if (!nameless && !forbid_nameless_files())
+                _exit(2);
             save_for_ever(path, twin);
-        usleep((useconds_t)(i * 7919 % 10000)); /* all over the time that a few savings take */
+        }
+        usleep((useconds_t)(i * 7919 % 10000));
+        kill(child, SIGSTOP);
+        assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+        assert_true(WIFSTOPPED(status));
+        writing += holds_a_nameless_file(child);
         assert_int_equal(kill(child, SIGKILL), 0);
-        int status;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status));
-        int which = which_content(path, content, bytes);
-        assert_true(which >= 0);
-        found[which]++;
-        for_files(remove_partial);
+        assert_true(which_content(path, content, bytes) >= 0);
+        for_files(count_partial);
+        replace_clean(path);
+        assert_int_equal(for_files(NULL), 1);
     }
-    /* else nobody was killed while writing, and this test has shown nothing */
-    assert_true(partial_files > 0);
     for (int i = 0; i < 2; i++) {
         free(content[i]);
         twin_close(&twin[i]);
     }
+    return writing;
+}
+
+static void test_a_killed_writer_leaves_a_whole_file_and_nothing_else(void **state)
+{
+    (void)state;
+    int probe = open(in_folder("."), O_TMPFILE | O_WRONLY, 0600);
+    if (probe < 0)
+        skip();
+    close(probe);
+    /* else nobody was killed while writing, and this test has shown nothing */
+    assert_true(kill_writers(true) > 0);
+    /* between its name and its place there is only a moment */
+    assert_true(partial_files < 50);
+}
+
+static void test_without_nameless_files(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(forbid_nameless_files() ? 0 : 1);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0)
+        skip();
+    assert_int_equal(kill_writers(false), 0);
+    assert_true(partial_files > 0);
+}
+
+/* Only what nobody writes any more is removed, and only what belongs to this file. */
+static void test_cleaning_spares_what_is_at_work(void **state)
+{
+    (void)state;
+    write_all(in_folder("file.partial-1"), "left", 4);
+    write_all(in_folder("file.partial-2"), "at work", 7);
+    write_all(in_folder("file.partial-2b"), "other", 5);
+    write_all(in_folder("afile.partial-1"), "other", 5);
+    int file = open(in_folder("file.partial-2"), O_WRONLY);
+    assert_int_equal(flock(file, LOCK_EX), 0);
+    replace_clean(in_folder("file"));
+    assert_int_equal(for_files(NULL), 3);
+    assert_int_equal(access(in_folder("file.partial-1"), F_OK), -1);
+    close(file);
+    replace_clean(in_folder("file"));
+    assert_int_equal(for_files(NULL), 2);
 }
 
 int main(void)
@@ -783,7 +874,9 @@ int main(void)
         IN_FOLDER(test_runs_that_cannot_be_resumed),
         IN_FOLDER(test_saving_that_fails_keeps_the_old_file),
         IN_FOLDER(test_links_are_followed),
-        IN_FOLDER(test_a_killed_writer_leaves_a_whole_file),
+        IN_FOLDER(test_a_killed_writer_leaves_a_whole_file_and_nothing_else),
+        IN_FOLDER(test_without_nameless_files),
+        IN_FOLDER(test_cleaning_spares_what_is_at_work),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
