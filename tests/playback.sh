@@ -76,7 +76,6 @@ expect "when DP wins, it is said" grep -q "^DP finished this step first" "$work/
 expect "K = 1" grep -q ", as fast as it was$" "$work/out"
 run --replay=tests/fixtures/made_up_one_run_single.json --slow-motion=2.5 </dev/null
 expect "one run: that run" grep -qx "One step of one device, 2.5 times slower than it was" "$work/out"
-on_terminal 24 80 -- --replay=$two --slow-motion=1
 TERM=dumb on_terminal 24 80 -- --replay=$two --slow-motion=1e6
 expect "TERM=dumb: as if piped" is "$end" "--- end: status 0$whole"
 echo '{"schema": 1, "results": [{"mode": "dp", "devices": 2}]}' >"$work/none.json"
