@@ -71,7 +71,7 @@ static Error ddp_open(Job *job)
         return error_make("no memory");
     job->state = ddp;
     ddp->worker = &job->worker[0];
-    ddp->overlap = job->run->kind == RUN_DDP && job->config->overlap;
+    ddp->overlap = job->run->kind == RUN_DDP;
     ddp->find_unused = job->config->find_unused;
 
     Error error = NULL;
@@ -99,8 +99,8 @@ static Error ddp_open(Job *job)
     int most_rows = batch_micro_rows(job->config->batch, job->config->accumulate, world);
     TRY(worker_open(job, 0, weights, gradients, most_rows, most_rows, ddp->comm));
     worker_set_transport(job, comm_transport(ddp->comm));
-    ddp->buckets = bucket_plan(layout, job->config->bucket_mb, job->config->bucket_explicit,
-                               ddp->bucket, ddp->bucket_of);
+    ddp->buckets = bucket_plan(layout, job->run->bucket_mb, job->run->bucket_explicit, ddp->bucket,
+                               ddp->bucket_of);
     TRY(worker_open_optimizer(job, 0));
     return send_model_once(ddp, job);
 }

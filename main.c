@@ -77,7 +77,7 @@ static Error read_file(const char *path, char **text)
     return NULL;
 }
 
-/* Prints an old run, or plays a step of it. */
+/* Prints an old run again, or plays a step of it, and ends with its exit status: `*status`. */
 static Error replay(const Options *options, int *status)
 {
     const char *path = options->replay;
@@ -94,6 +94,8 @@ static Error replay(const Options *options, int *status)
                          table_style(stdout), &number);
     else
         error = table_print(stdout, object, (TableDepth)options->depth, table_style(stdout));
+    if (!error && report_failure(object))
+        *status = complain(report_failure(object), EXIT_FAILED);
     cJSON_Delete(object);
     if (number > 0)
         *status = EXIT_SIGNAL + number;
@@ -153,10 +155,8 @@ static int report(const Options *options, const ReportContext *context, const Pl
         status = complain(error, EXIT_FAILED);
     if (number > 0)
         status = EXIT_SIGNAL + number;
-    if (!report_passed(object))
-        status = complain("FAILED: DP and DDP should have the same weights to the last bit, and "
-                          "have not",
-                          EXIT_FAILED);
+    if (report_failure(object))
+        status = complain(report_failure(object), EXIT_FAILED);
     cJSON_Delete(object);
     return status;
 }
@@ -175,6 +175,8 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     char what[64];
     if (options->mode == MODE_COMPARE)
         snprintf(what, sizeof what, "DP and DDP take turns");
+    else if (options->mode == MODE_LADDER)
+        snprintf(what, sizeof what, "the rungs take turns");
     else
         run_title(&plan->run[0], what, sizeof what);
     Supervision supervision = {
@@ -283,6 +285,9 @@ static int train_and_report(Options *options, double start_ms)
         .command_line = options->command_line,
         .epochs = options->epochs,
         .measured_steps = options->steps,
+        .bucket_mb = options->bucket_mb,
+        .bucket_explicit = options->bucket_given,
+        .overlap = options->overlap,
         .log_losses = options->log_losses,
         .program_start_ms = start_ms,
         .data_ms = clock_ms() - start_ms,

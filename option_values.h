@@ -24,6 +24,10 @@ Error parse_real(const char *name, const char *text, double least, double most, 
 Error parse_list(const char *name, const char *text, int least, int most, int *values, int room,
                  int *count);
 
+/* Decimal numbers with commas between them; `values` has room for `room`. */
+Error parse_reals(const char *name, const char *text, double least, double most, double *values,
+                  int room, int *count);
+
 /* Two numbers of bytes with a comma between them, or one that is both: "4K,64M" (K, M and G are
  * powers of 1024). */
 Error parse_sizes(const char *name, const char *text, size_t least, size_t most, size_t *from,

@@ -66,8 +66,8 @@ const struct argp_option options_table[] = {
     {0, 0, 0, 0, "What to run:", 1},
     {"mode", KEY_MODE, "MODE", 0,
      "compare: one device, DP, DDP and the machine's limit, taking turns; single, dp or ddp: train "
-     "in this one way; hello: a first collective; bench: how fast collectives are (" DEFAULT_MODE
-     ")",
+     "in this one way; ladder: from naive to DDP, rung by rung; hello: a first collective; bench: "
+     "how fast collectives are (" DEFAULT_MODE ")",
      0},
 
     {0, 0, 0, 0, "On which devices (a device is a core or a GPU):", 2},
@@ -103,7 +103,7 @@ const struct argp_option options_table[] = {
      " for single, dp and ddp)",
      0},
     {"steps", KEY_STEPS, "N", 0,
-     "measured updates, instead of epochs (" DEFAULT_STEPS " for compare)", 0},
+     "measured updates, instead of epochs (" DEFAULT_STEPS " for compare and ladder)", 0},
     {"warmup", KEY_WARMUP, "N", 0, "updates before the measured ones (" DEFAULT_WARMUP ")", 0},
 
     {0, 0, 0, 0, "How to learn:", 5},
@@ -122,6 +122,8 @@ const struct argp_option options_table[] = {
      "MiB of gradients at which DDP closes a bucket and sends it (" DEFAULT_BUCKET_MB
      ", the first at 1)",
      0},
+    {"sweep-buckets", KEY_SWEEP_BUCKETS, "X,X,...", 0,
+     "a ladder's curve: DDP once more with each of these for --bucket-mb, such as 0,1,5,25", 0},
     {"overlap", KEY_OVERLAP, "on|off", 0,
      "DDP sends a bucket while backward goes on (" DEFAULT_OVERLAP ")", 0},
     {"find-unused-parameters", KEY_FIND_UNUSED, 0, 0,
@@ -180,7 +182,8 @@ const struct argp_option options_table[] = {
 
 /* --- options ------------------------------------------------------------------------------ */
 
-const char *const options_mode_names[] = {"compare", "single", "dp", "ddp", "hello", "bench", NULL};
+const char *const options_mode_names[] = {"compare", "single", "dp",     "ddp",
+                                          "hello",   "bench",  "ladder", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const comm_names[] = {"auto", "shm", "nccl", NULL};
 static const char *const algorithm_names[] = {"direct", "ring", "tree", "naive", NULL};
@@ -296,6 +299,9 @@ Error options_set(Options *o, int key, const char *text)
         return parse_integer("samples", text, 1, 100000000, &o->samples);
     case KEY_BUCKET_MB:
         return parse_real("bucket-mb", text, 0, 100000, &o->bucket_mb);
+    case KEY_SWEEP_BUCKETS:
+        return parse_reals("sweep-buckets", text, 0, 100000, o->sweep_mb, OPTIONS_MOST_SWEEP,
+                           &o->sweep_sizes);
     case KEY_OVERLAP:
         TRY(parse_choice("overlap", text, overlap_names, &choice));
         o->overlap = choice == 0;
@@ -402,6 +408,7 @@ static const char about[] =
     "  ./trainer --layers=784,128,10           a tiny model: who wins now?\n"
     "  ./trainer --mode=ddp --devices=4        train with DDP on four devices\n"
     "  ./trainer --mode=ddp --bucket-mb=0.5    what do small buckets cost?\n"
+    "  ./trainer --mode=ladder                 from naive to DDP, rung by rung\n"
     "  ./trainer --mode=hello --devices=4      four ranks add their numbers\n"
     "  ./trainer --mode=bench                  how fast are collectives here?\n"
     "  ./trainer --json=run.json               keep the results\n"

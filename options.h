@@ -16,8 +16,17 @@
 
 #define OPTIONS_MOST_DEVICES 256
 #define OPTIONS_MOST_COUNTS  16
+#define OPTIONS_MOST_SWEEP   16
 
-typedef enum { MODE_COMPARE, MODE_SINGLE, MODE_DP, MODE_DDP, MODE_HELLO, MODE_BENCH } Mode;
+typedef enum {
+    MODE_COMPARE,
+    MODE_SINGLE,
+    MODE_DP,
+    MODE_DDP,
+    MODE_HELLO,
+    MODE_BENCH,
+    MODE_LADDER
+} Mode;
 typedef enum { CHOICE_AUTO, CHOICE_CPU, CHOICE_CUDA } DeviceChoice;
 typedef enum { COMM_CHOICE_AUTO, COMM_CHOICE_SHM, COMM_CHOICE_NCCL } CommChoice;
 typedef enum { REPLICATE_AUTO, REPLICATE_STAR, REPLICATE_NCCL } ReplicateChoice;
@@ -52,6 +61,8 @@ typedef struct Options {
     bool samples_given;
     double bucket_mb; /* MiB */
     bool bucket_given;
+    int sweep_sizes; /* of --mode=ladder: bucket sizes in MiB, ascending */
+    double sweep_mb[OPTIONS_MOST_SWEEP];
     bool overlap;
     Unused unused;
     bool find_unused;
@@ -108,7 +119,7 @@ Error options_check(Options *options, const Dataset *data, int cores);
 /* That the files to be written can be: the part of options_check that needs no data. */
 Error options_check_files(const Options *options);
 
-/* "compare", "single", "dp", "ddp", "hello", "bench". */
+/* "compare", "single", "dp", "ddp", "hello", "bench", "ladder". */
 const char *mode_name(Mode mode);
 
 #endif

@@ -153,6 +153,10 @@ static Error check_memory(const Options *options)
                 models += 4 * options->devices[i];
             }
     }
+    if (options->mode == MODE_LADDER) { /* one device, then four rungs, the limit, the curve */
+        runs = 6 + options->sweep_sizes;
+        models = 1 + (runs - 1) * options->devices[0];
+    }
 #ifdef TRAINER_CUDA
     if (options->device != CHOICE_CPU)
         models = runs = 0; /* they may lie on GPUs; the model that all begin with does not */

@@ -127,10 +127,11 @@ static Error finish_unused(const Options *o)
     bool trains = o->mode != MODE_HELLO && o->mode != MODE_BENCH && !o->show_sampler;
     if (o->unused != UNUSED_NONE && !trains)
         return error_make("--unused adds a branch to the model, and here is none: leave it out");
-    bool has_ddp = trains && !o->describe && (o->mode == MODE_DDP || o->mode == MODE_COMPARE);
+    bool has_ddp = trains && !o->describe &&
+                   (o->mode == MODE_DDP || o->mode == MODE_COMPARE || o->mode == MODE_LADDER);
     if (o->find_unused && !has_ddp)
         return error_make("--find-unused-parameters is DDP's: its buckets wait for every "
-                          "gradient; use it with --mode=ddp or compare");
+                          "gradient; use it with --mode=ddp, compare or ladder");
     return NULL;
 }
 
@@ -196,10 +197,41 @@ static Error finish_slow_motion(const Parse *parse)
     if (o->replay && given(parse, KEY_DEPTH))
         return error_make("--slow-motion with --replay plays a step and prints no tables: leave "
                           "out --depth");
-    bool trains = o->mode == MODE_COMPARE || trains_one_way(o);
+    bool trains = o->mode == MODE_COMPARE || o->mode == MODE_LADDER || trains_one_way(o);
     if (!o->replay && (!trains || o->describe || o->show_sampler))
         return error_make("--slow-motion plays a step of training, and here is none: leave it "
                           "out");
+    return NULL;
+}
+
+static int ascending_sizes(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* --mode=ladder and --sweep-buckets, which alone asks for it */
+static Error finish_ladder(const Parse *parse)
+{
+    Options *o = parse->options;
+    if (o->sweep_sizes > 0 && !given(parse, KEY_MODE))
+        o->mode = MODE_LADDER;
+    if (o->mode != MODE_LADDER)
+        return o->sweep_sizes == 0
+                   ? NULL
+                   : error_make("--sweep-buckets belongs to --mode=ladder; --mode=%s has one "
+                                "bucket size: --bucket-mb",
+                                mode_name(o->mode));
+    if (!o->overlap)
+        return error_make(
+            "--overlap=off belongs to --mode=ddp: the ladder has rungs of both kinds");
+    if (o->device_counts == 1 && o->devices[0] == 1)
+        return error_make("--devices=1: on one device nothing is exchanged; the ladder needs two "
+                          "or more");
+    qsort(o->sweep_mb, (size_t)o->sweep_sizes, sizeof *o->sweep_mb, ascending_sizes);
+    for (int i = 1; i < o->sweep_sizes; i++)
+        if (o->sweep_mb[i] == o->sweep_mb[i - 1])
+            return error_make("--sweep-buckets: %g is there twice", o->sweep_mb[i]);
     return NULL;
 }
 
@@ -210,12 +242,14 @@ Error options_finish(const Parse *parse)
         if (given(parse, key) && key != KEY_REPLAY && key != KEY_DEPTH && key != KEY_SLOW_MOTION)
             return error_make("--replay prints an old run and runs nothing: only --depth and "
                               "--slow-motion go with it");
+    TRY(finish_ladder(parse));
     TRY(finish_slow_motion(parse));
     if (given(parse, KEY_EPOCHS) && given(parse, KEY_STEPS))
         return error_make("--epochs and --steps both say how long to train: give one of them");
     if (!given(parse, KEY_EPOCHS) && !given(parse, KEY_STEPS))
-        TRY(o->mode == MODE_COMPARE ? options_set(o, KEY_STEPS, DEFAULT_STEPS)
-                                    : options_set(o, KEY_EPOCHS, DEFAULT_EPOCHS));
+        TRY(o->mode == MODE_COMPARE || o->mode == MODE_LADDER
+                ? options_set(o, KEY_STEPS, DEFAULT_STEPS)
+                : options_set(o, KEY_EPOCHS, DEFAULT_EPOCHS));
 
     o->collective_given = given(parse, KEY_COLLECTIVE);
     if (o->collective_given && o->mode != MODE_HELLO && o->mode != MODE_BENCH)

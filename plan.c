@@ -56,16 +56,16 @@ Error plan_devices(const Options *options, Config *config)
 
 static Error plan_schedule(const Options *options, const Dataset *data, Config *config)
 {
-    bool compare = options->mode == MODE_COMPARE;
+    bool take_turns = options->mode == MODE_COMPARE || options->mode == MODE_LADDER;
     int64_t samples = (int64_t)data->train.count;
     config->steps_per_epoch = (samples + options->batch - 1) / options->batch;
     config->evaluations = options->epochs > 0 ? (int)options->epochs : 1;
     config->warmup_steps = options->warmup;
-    config->turn_steps = compare ? 6 : TIMER_STEPS;
-    config->skip_turn_start = compare;
+    config->turn_steps = take_turns ? 6 : TIMER_STEPS;
+    config->skip_turn_start = take_turns;
     if (options->epochs > 0) {
         config->total_steps = options->epochs * config->steps_per_epoch;
-    } else if (compare) {
+    } else if (take_turns) {
         int counted = config->turn_steps - 1;
         int64_t turns = (options->steps + counted - 1) / counted;
         config->total_steps = options->warmup + options->steps + turns;
@@ -86,41 +86,74 @@ static Error plan_schedule(const Options *options, const Dataset *data, Config *
     return NULL;
 }
 
-static void add_run(Plan *plan, RunKind kind, int devices)
+/* A run with the buckets that were asked for. */
+static Run *add_run(const Options *options, Plan *plan, RunKind kind, int devices)
 {
-    plan->run[plan->runs++] = (Run){
+    Run *run = &plan->run[plan->runs++];
+    *run = (Run){
         .kind = kind,
         .devices = devices,
         .processes = kind == RUN_SINGLE || kind == RUN_DP ? 1 : devices,
+        .bucket_mb = options->bucket_mb,
+        .bucket_explicit = options->bucket_given,
+        .rung = RUNG_NONE,
     };
+    return run;
+}
+
+static Run *add_ddp(const Options *options, Plan *plan, RunKind kind, double bucket_mb)
+{
+    Run *run = add_run(options, plan, kind, options->devices[0]);
+    run->bucket_mb = bucket_mb;
+    run->bucket_explicit = true;
+    return run;
+}
+
+/* From the naive way to DDP. In buckets of 0 MiB every tensor closes its own; one of the model's
+ * size takes all. */
+static void plan_ladder(const Options *options, Plan *plan)
+{
+    double model_mb = (double)(sizeof(float) * plan->layout.parameter_count) / (1024 * 1024);
+    add_run(options, plan, RUN_SINGLE, 1)->rung = RUNG_ONE_DEVICE;
+    add_ddp(options, plan, RUN_DDP_NO_OVERLAP, 0)->rung = RUNG_PER_TENSOR;
+    add_ddp(options, plan, RUN_DDP_NO_OVERLAP, model_mb)->rung = RUNG_ONE_BUCKET;
+    add_ddp(options, plan, RUN_DDP, 0)->rung = RUNG_PER_TENSOR_OVERLAPPED;
+    add_run(options, plan, RUN_DDP, options->devices[0])->rung = RUNG_BUCKETS_OVERLAPPED;
+    add_run(options, plan, RUN_LIMIT, options->devices[0]);
+    for (int i = 0; i < options->sweep_sizes; i++)
+        add_ddp(options, plan, RUN_DDP, options->sweep_mb[i])->sweep = true;
 }
 
 static void plan_runs(const Options *options, Plan *plan)
 {
     switch (options->mode) {
     case MODE_SINGLE:
-        add_run(plan, RUN_SINGLE, 1);
+        add_run(options, plan, RUN_SINGLE, 1);
         return;
     case MODE_DP:
-        add_run(plan, RUN_DP, options->devices[0]);
+        add_run(options, plan, RUN_DP, options->devices[0]);
         return;
     case MODE_DDP:
-        add_run(plan, options->overlap ? RUN_DDP : RUN_DDP_NO_OVERLAP, options->devices[0]);
+        add_run(options, plan, options->overlap ? RUN_DDP : RUN_DDP_NO_OVERLAP,
+                options->devices[0]);
+        return;
+    case MODE_LADDER:
+        plan_ladder(options, plan);
         return;
     case MODE_COMPARE:
     case MODE_HELLO:
     case MODE_BENCH: /* never planned */
         break;
     }
-    add_run(plan, RUN_SINGLE, 1);
+    add_run(options, plan, RUN_SINGLE, 1);
     for (int i = 0; i < options->device_counts; i++) {
         int devices = options->devices[i];
         if (devices == 1)
             continue;
-        add_run(plan, RUN_DP, devices);
-        add_run(plan, RUN_DDP, devices);
-        add_run(plan, RUN_DDP_NO_OVERLAP, devices);
-        add_run(plan, RUN_LIMIT, devices);
+        add_run(options, plan, RUN_DP, devices);
+        add_run(options, plan, RUN_DDP, devices);
+        add_run(options, plan, RUN_DDP_NO_OVERLAP, devices);
+        add_run(options, plan, RUN_LIMIT, devices);
     }
 }
 
@@ -181,9 +214,6 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     config->set_epoch = options->set_epoch;
     config->batch = options->batch;
     config->accumulate = options->accumulate;
-    config->bucket_mb = options->bucket_mb;
-    config->bucket_explicit = options->bucket_given;
-    config->overlap = options->overlap;
     config->unused = options->unused;
     config->find_unused = options->find_unused;
     config->uneven = options->uneven;

@@ -15,6 +15,17 @@
 #include "report/phases.h"
 #include "sampler.h"
 
+/* The rungs of --mode=ladder: each changes one thing about how gradients travel. */
+typedef enum {
+    RUNG_NONE = -1, /* a run that is no rung */
+    RUNG_ONE_DEVICE,
+    RUNG_PER_TENSOR, /* an all-reduce per tensor, after backward: the naive way */
+    RUNG_ONE_BUCKET, /* a single all-reduce after backward */
+    RUNG_PER_TENSOR_OVERLAPPED,
+    RUNG_BUCKETS_OVERLAPPED, /* DDP */
+    RUNGS
+} Rung;
+
 typedef enum {
     RUN_SINGLE,
     RUN_DP,
@@ -39,9 +50,6 @@ typedef struct Config {
     bool set_epoch; /* false: every epoch in the first one's order, a mistake to be seen */
     int batch;      /* samples per update, over all devices */
     int accumulate; /* micro-batches into which every device splits its share of them; 1: none */
-    double bucket_mb;
-    bool bucket_explicit;
-    bool overlap; /* of RUN_DDP */
     Unused unused;
     bool find_unused; /* DDP asks every step which parameters were used */
     int64_t uneven;   /* batches that DDP's last rank lacks in every epoch: the last ones */
@@ -106,7 +114,11 @@ typedef struct Run {
     RunKind kind;
     int devices;
     int processes;
-    Group *group; /* DDP; else NULL */
+    double bucket_mb;     /* DDP: MiB at which a bucket closes, see bucket_plan */
+    bool bucket_explicit; /* also the first one */
+    Rung rung;            /* of --mode=ladder */
+    bool sweep;           /* a point of --sweep-buckets' curve */
+    Group *group;         /* DDP; else NULL */
     RunShared *shared;
     LaneShared *lanes;       /* [devices] */
     StepRecord *records;     /* [devices][total_steps] */
@@ -125,7 +137,7 @@ typedef struct Plan {
     int cores;
     int cpus[256]; /* a core each, for pinning */
     int runs;
-    Run run[65];   /* compare: one device, then four for each of 16 counts */
+    Run run[65];   /* compare: one device, then four for each of 16 counts; the ladder has fewer */
     Word *turn;    /* shared: how many turns are over */
     Word *ready;   /* shared: processes that have set up */
     int processes; /* of all runs */

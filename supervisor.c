@@ -79,6 +79,10 @@ const char *run_title(const Run *run, char *title, size_t size)
     };
     if (run->kind == RUN_SINGLE)
         snprintf(title, size, "one device");
+    else if (run->rung != RUNG_NONE)
+        snprintf(title, size, "rung %d of the ladder, %d devices", run->rung, run->devices);
+    else if (run->sweep)
+        snprintf(title, size, "DDP with --bucket-mb=%g, %d devices", run->bucket_mb, run->devices);
     else
         snprintf(title, size, "%s, %d device%s", names[run->kind], run->devices,
                  run->devices == 1 ? "" : "s");

@@ -1,8 +1,11 @@
 /* json.c: from the step records in shared memory to one JSON object (see json.h). */
 #include "report/json.h"
 
+#include "bucket.h"
 #include "report/communication.h"
 #include "report/environment.h"
+#include "report/ladder.h"
+#include "report/measured.h"
 #include "report/statistics.h"
 
 #include <errno.h>
@@ -12,95 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The steps of a run that count, by number, and their times in the order of the steps. */
-typedef struct Measured {
-    size_t count;
-    int64_t *step;
-    double *ms;     /* of each step */
-    double *sorted; /* the same, ascending */
-    double *scratch;
-    double median;
-    Range middle;
-    int64_t typical; /* the step nearest to the median */
-} Measured;
-
-static void measured_free(Measured *measured)
-{
-    free(measured->step);
-    free(measured->ms);
-    free(measured->sorted);
-    free(measured->scratch);
-}
-
-/* How long a step took: on the boss, on rank 0, or, where nobody waits for anybody, on average. */
-static double step_duration(const Plan *plan, const Run *run, int64_t step)
-{
-    if (run->kind != RUN_LIMIT)
-        return run_records(plan, run, 0)[step].step_ms;
-    double sum = 0;
-    for (int device = 0; device < run->devices; device++)
-        sum += run_records(plan, run, device)[step].step_ms;
-    return sum / run->devices;
-}
-
-static bool measured_init(Measured *measured, const Plan *plan, const Run *run)
-{
-    size_t steps = (size_t)plan->config.total_steps;
-    *measured = (Measured){
-        .step = malloc(sizeof *measured->step * steps),
-        .ms = malloc(sizeof *measured->ms * steps),
-        .sorted = malloc(sizeof *measured->sorted * steps),
-        .scratch = malloc(sizeof *measured->scratch * steps),
-    };
-    if (!measured->step || !measured->ms || !measured->sorted || !measured->scratch) {
-        measured_free(measured);
-        return false;
-    }
-    const StepRecord *records = run_records(plan, run, 0);
-    for (int64_t step = 0; step < plan->config.total_steps; step++) {
-        if (!records[step].measured)
-            continue;
-        measured->step[measured->count] = step;
-        measured->ms[measured->count] = step_duration(plan, run, step);
-        measured->sorted[measured->count] = measured->ms[measured->count];
-        measured->count++;
-    }
-    statistics_sort(measured->sorted, measured->count);
-    measured->median = statistics_median(measured->sorted, measured->count);
-    measured->middle = statistics_middle_half(measured->sorted, measured->count);
-    double nearest = INFINITY;
-    measured->typical = -1;
-    for (size_t i = 0; i < measured->count; i++) {
-        double distance = fabs(measured->ms[i] - measured->median);
-        if (distance < nearest) {
-            nearest = distance;
-            measured->typical = measured->step[i];
-        }
-    }
-    return true;
-}
-
-/* A number, or null for one that does not exist. */
-static void add_number(cJSON *object, const char *name, double value)
-{
-    if (isfinite(value))
-        cJSON_AddNumberToObject(object, name, value);
-    else
-        cJSON_AddNullToObject(object, name);
-}
-
 /* --- phases ------------------------------------------------------------------------------- */
-
-/* Mean of a phase over the middle half of the measured steps, on one device. */
-static double phase_mean(const Plan *plan, const Run *run, const Measured *measured, int device,
-                         Phase phase)
-{
-    const StepRecord *records = run_records(plan, run, device);
-    for (size_t i = 0; i < measured->count; i++)
-        measured->scratch[i] = records[measured->step[i]].phase_ms[phase];
-    return statistics_mean_within(measured->scratch, measured->ms, measured->count,
-                                  measured->middle);
-}
 
 static cJSON *phases_json(const Plan *plan, const Run *run, const Measured *measured)
 {
@@ -111,11 +26,11 @@ static cJSON *phases_json(const Plan *plan, const Run *run, const Measured *meas
     double other =
         statistics_mean_within(measured->scratch, measured->ms, measured->count, measured->middle);
     for (int phase = 0; phase < PHASES; phase++) {
-        double mean = phase_mean(plan, run, measured, 0, (Phase)phase);
-        add_number(object, phase_name((Phase)phase), mean);
+        double mean = measured_phase_ms(plan, run, measured, 0, (Phase)phase);
+        json_add_number(object, phase_name((Phase)phase), mean);
         other -= mean;
     }
-    add_number(object, "other", other);
+    json_add_number(object, "other", other);
     return object;
 }
 
@@ -126,13 +41,13 @@ static cJSON *phases_over_ranks_json(const Plan *plan, const Run *run, const Mea
     for (int phase = 0; phase < PHASES; phase++) {
         double least = INFINITY, most = -INFINITY;
         for (int device = 0; device < run->devices; device++) {
-            double mean = phase_mean(plan, run, measured, device, (Phase)phase);
+            double mean = measured_phase_ms(plan, run, measured, device, (Phase)phase);
             least = fmin(least, mean);
             most = fmax(most, mean);
         }
         cJSON *pair = cJSON_AddObjectToObject(object, phase_name((Phase)phase));
-        add_number(pair, "least", least);
-        add_number(pair, "most", most);
+        json_add_number(pair, "least", least);
+        json_add_number(pair, "most", most);
     }
     return object;
 }
@@ -143,7 +58,7 @@ static double busy_share(const Plan *plan, const Run *run, const Measured *measu
     double busy_ms = 0;
     for (int phase = 0; phase < PHASES; phase++)
         if (phase != PHASE_LATE_COLLEAGUE && phase != PHASE_TRANSFER && phase != PHASE_USED_MAP)
-            busy_ms += phase_mean(plan, run, measured, device, (Phase)phase);
+            busy_ms += measured_phase_ms(plan, run, measured, device, (Phase)phase);
     double step_ms =
         statistics_mean_within(measured->ms, measured->ms, measured->count, measured->middle);
     return busy_ms / step_ms;
@@ -218,8 +133,8 @@ static cJSON *find_unused_json(const Plan *plan, const Run *run, const Measured 
     for (int device = 0; device < run->devices && measured->typical >= 0; device++)
         bytes += (double)run_records(plan, run, device)[measured->typical].sent[BYTES_USED_MAP];
     cJSON *object = cJSON_CreateObject();
-    add_number(object, "bytes", measured->typical >= 0 ? bytes : NAN);
-    add_number(object, "ms", phase_mean(plan, run, measured, 0, PHASE_USED_MAP));
+    json_add_number(object, "bytes", measured->typical >= 0 ? bytes : NAN);
+    json_add_number(object, "ms", measured_phase_ms(plan, run, measured, 0, PHASE_USED_MAP));
     return object;
 }
 
@@ -261,10 +176,10 @@ static cJSON *epochs_json(const Plan *plan, const Run *run)
         const Evaluation *evaluation = &run_evaluations(plan, run, 0)[i];
         cJSON *object = cJSON_CreateObject();
         cJSON_AddNumberToObject(object, "epoch", (double)(before + i + 1));
-        add_number(object, "loss", mean_loss(plan, run, from, evaluation->steps));
-        add_number(object, "accuracy", accuracy_of(plan, run, i));
-        add_number(object, "test_loss", test_loss_of(plan, run, i));
-        add_number(object, "seconds", evaluation->training_ms / 1e3);
+        json_add_number(object, "loss", mean_loss(plan, run, from, evaluation->steps));
+        json_add_number(object, "accuracy", accuracy_of(plan, run, i));
+        json_add_number(object, "test_loss", test_loss_of(plan, run, i));
+        json_add_number(object, "seconds", evaluation->training_ms / 1e3);
         cJSON_AddItemToArray(array, object);
         from = evaluation->steps;
     }
@@ -275,11 +190,11 @@ static void add_learning(cJSON *object, const Plan *plan, const ReportContext *c
                          const Run *run)
 {
     int64_t steps = plan->config.total_steps;
-    add_number(object, "first_loss", mean_loss(plan, run, 0, 1));
-    add_number(object, "loss", mean_loss(plan, run, steps - 1, steps));
+    json_add_number(object, "first_loss", mean_loss(plan, run, 0, 1));
+    json_add_number(object, "loss", mean_loss(plan, run, steps - 1, steps));
     double accuracy =
         plan->data->test.count ? accuracy_of(plan, run, plan->config.evaluations - 1) : NAN;
-    add_number(object, "accuracy", accuracy);
+    json_add_number(object, "accuracy", accuracy);
     if (context->epochs > 0)
         cJSON_AddItemToObject(object, "epochs", epochs_json(plan, run));
     if (!context->log_losses)
@@ -356,14 +271,6 @@ static cJSON *timeline_json(const Plan *plan, const Run *run, const Measured *me
 
 /* --- results ------------------------------------------------------------------------------ */
 
-static double max_weight_difference(const Plan *plan, const Run *run, const Run *other)
-{
-    double most = 0;
-    for (size_t i = 0; i < plan->layout.arena_count; i++)
-        most = fmax(most, fabs((double)run->final_weights[i] - (double)other->final_weights[i]));
-    return most;
-}
-
 static const Run *find_run(const Plan *plan, RunKind kind, int devices)
 {
     for (int i = 0; i < plan->runs; i++)
@@ -377,8 +284,7 @@ static int thread_count(const Plan *plan, const Run *run)
 {
     if (run->kind == RUN_DP)
         return run->devices;
-    bool communication_threads =
-        run->kind == RUN_DDP && plan->config.overlap && plan->config.comm_kind == COMM_SHM;
+    bool communication_threads = run->kind == RUN_DDP && plan->config.comm_kind == COMM_SHM;
     return communication_threads ? 2 * run->processes : run->processes;
 }
 
@@ -393,9 +299,45 @@ static void add_devices(cJSON *object, const Plan *plan, const Run *run, const M
         cJSON_AddItemToArray(memory, item);
         item = cJSON_CreateObject();
         cJSON_AddNumberToObject(item, "device", device);
-        add_number(item, "share", busy_share(plan, run, measured, device));
+        json_add_number(item, "share", busy_share(plan, run, measured, device));
         cJSON_AddItemToArray(busy, item);
     }
+}
+
+/* How long rank 0's all-reduces moved and added gradients beside its backward: their time without
+ * what the rank waited for. */
+static double hidden_ms(const Plan *plan, const Run *run, const Measured *measured)
+{
+    const StepRecord *records = run_records(plan, run, 0);
+    for (size_t i = 0; i < measured->count; i++) {
+        const StepRecord *record = &records[measured->step[i]];
+        measured->scratch[i] = fmax(0, record->talk_ms - record->phase_ms[PHASE_TRANSFER]);
+    }
+    return statistics_mean_within(measured->scratch, measured->ms, measured->count,
+                                  measured->middle);
+}
+
+/* What DDP's ranks say to each other, and in which buckets. */
+static void add_communication(cJSON *object, const Plan *plan, const Run *run,
+                              const Measured *measured)
+{
+    Bucket bucket[MODEL_MOST_PARAMETERS];
+    int bucket_of[MODEL_MOST_PARAMETERS];
+    int buckets =
+        bucket_plan(&plan->layout, run->bucket_mb, run->bucket_explicit, bucket, bucket_of);
+    cJSON_AddNumberToObject(object, "bucket_mb", run->bucket_mb);
+    cJSON_AddNumberToObject(object, "first_bucket_mb",
+                            run->bucket_explicit ? run->bucket_mb
+                                                 : BUCKET_FIRST_CAP_BYTES / (1024 * 1024));
+    cJSON_AddNumberToObject(object, "buckets", buckets);
+    if (measured->typical < 0)
+        return;
+    cJSON *communication = communication_json(plan, run, measured->typical);
+    cJSON_AddItemToObject(object, "communication", communication);
+    json_add_number(communication, "hidden_ms", hidden_ms(plan, run, measured));
+    json_add_number(communication, "exposed_ms",
+                    measured_phase_ms(plan, run, measured, 0, PHASE_LATE_COLLEAGUE) +
+                        measured_phase_ms(plan, run, measured, 0, PHASE_TRANSFER));
 }
 
 static cJSON *result_json(const Plan *plan, const ReportContext *context, const Run *run,
@@ -405,6 +347,10 @@ static cJSON *result_json(const Plan *plan, const ReportContext *context, const 
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "mode", run_kind_name(run->kind));
     cJSON_AddNumberToObject(object, "devices", run->devices);
+    if (run->rung != RUNG_NONE)
+        cJSON_AddNumberToObject(object, "rung", run->rung);
+    if (run->sweep)
+        cJSON_AddBoolToObject(object, "sweep", true);
     cJSON_AddNumberToObject(object, "processes", run->processes);
     cJSON_AddNumberToObject(object, "threads", thread_count(plan, run));
     cJSON_AddNumberToObject(object, "model_copies", run->devices);
@@ -418,13 +364,13 @@ static cJSON *result_json(const Plan *plan, const ReportContext *context, const 
                           run->devices > (config->gpus > 0 ? config->gpus : plan->cores));
 
     cJSON *step = cJSON_AddObjectToObject(object, "step_ms");
-    add_number(step, "median", measured->median);
-    add_number(step, "p05", statistics_quantile(measured->sorted, measured->count, 0.05));
-    add_number(step, "p95", statistics_quantile(measured->sorted, measured->count, 0.95));
+    json_add_number(step, "median", measured->median);
+    json_add_number(step, "p05", statistics_quantile(measured->sorted, measured->count, 0.05));
+    json_add_number(step, "p95", statistics_quantile(measured->sorted, measured->count, 0.95));
     cJSON_AddNumberToObject(step, "n", (double)measured->count);
-    add_number(object, "samples_per_s", config->batch / measured->median * 1e3);
-    add_number(object, "speedup", single_ms / measured->median);
-    add_number(object, "efficiency", single_ms / measured->median / run->devices);
+    json_add_number(object, "samples_per_s", config->batch / measured->median * 1e3);
+    json_add_number(object, "speedup", single_ms / measured->median);
+    json_add_number(object, "efficiency", single_ms / measured->median / run->devices);
     cJSON_AddNumberToObject(object, "batch_per_device", (double)config->batch / run->devices);
 
     cJSON_AddItemToObject(object, "phases_ms", phases_json(plan, run, measured));
@@ -432,9 +378,8 @@ static cJSON *result_json(const Plan *plan, const ReportContext *context, const 
         cJSON_AddItemToObject(object, "phases_over_ranks_ms",
                               phases_over_ranks_json(plan, run, measured));
     cJSON_AddItemToObject(object, "traffic", traffic_json(plan, run, measured));
-    if (run->group && measured->typical >= 0)
-        cJSON_AddItemToObject(object, "communication",
-                              communication_json(plan, run, measured->typical));
+    if (run->group)
+        add_communication(object, plan, run, measured);
     if (config->find_unused && run->group)
         cJSON_AddItemToObject(object, "find_unused_parameters",
                               find_unused_json(plan, run, measured));
@@ -442,32 +387,14 @@ static cJSON *result_json(const Plan *plan, const ReportContext *context, const 
     if (run->kind != RUN_LIMIT) {
         add_learning(object, plan, context, run);
         const Run *single = find_run(plan, RUN_SINGLE, 1);
-        add_number(object, "max_abs_weight_diff",
-                   single ? max_weight_difference(plan, run, single) : NAN);
+        json_add_number(object, "max_abs_weight_diff",
+                        single ? run_weight_difference(plan, run, single) : NAN);
     }
     cJSON_AddItemToObject(object, "timeline", timeline_json(plan, run, measured));
     return object;
 }
 
 /* --- comparisons -------------------------------------------------------------------------- */
-
-/* The median step time of each turn: measurements that lie next to each other in time are compared
- * with each other. Returns the number of turns with measured steps. */
-static size_t turn_medians(const Plan *plan, const Measured *measured, double *medians)
-{
-    size_t turns = 0, i = 0;
-    for (int64_t step = 0; step < plan->config.total_steps;) {
-        int64_t end = config_turn_end(&plan->config, step);
-        size_t count = 0;
-        for (; i < measured->count && measured->step[i] < end; i++)
-            measured->scratch[count++] = measured->ms[i];
-        statistics_sort(measured->scratch, count);
-        if (count > 0)
-            medians[turns++] = statistics_median(measured->scratch, count);
-        step = end;
-    }
-    return turns;
-}
 
 /* Device r of DP and rank r of DDP do the same arithmetic if all batches split evenly, and take
  * sums in the same order unless NCCL, a ring or a tree takes them, or there are micro-batches: DP
@@ -487,29 +414,24 @@ static cJSON *comparison_json(const Plan *plan, const Measured *measured, const 
 {
     size_t steps = (size_t)plan->config.total_steps;
     double *dp_turns = scratch, *ddp_turns = scratch + steps, *other = scratch + 2 * steps;
-    size_t turns = turn_medians(plan, &measured[dp - plan->run], dp_turns);
-    turn_medians(plan, &measured[ddp - plan->run], ddp_turns);
+    size_t turns = measured_turns(plan, &measured[dp - plan->run], dp_turns);
+    measured_turns(plan, &measured[ddp - plan->run], ddp_turns);
     MedianInterval faster = statistics_faster_percent(dp_turns, ddp_turns, turns, other);
 
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "devices", dp->devices);
-    cJSON *percent = cJSON_AddObjectToObject(object, "ddp_faster_percent");
-    add_number(percent, "median", faster.median);
-    add_number(percent, "low", faster.low);
-    add_number(percent, "high", faster.high);
-    add_number(percent, "confidence", faster.confidence);
-    cJSON_AddNumberToObject(percent, "pairs", (double)turns);
+    json_add_interval(object, "ddp_faster_percent", faster, turns);
 
     if (no_overlap) {
-        turn_medians(plan, &measured[no_overlap - plan->run], other);
+        measured_turns(plan, &measured[no_overlap - plan->run], other);
         for (size_t i = 0; i < turns; i++)
             other[i] -= ddp_turns[i];
         statistics_sort(other, turns);
         MedianInterval saved = statistics_median_interval(other, turns);
-        add_number(object, "overlap_saved_ms", saved.median);
+        json_add_number(object, "overlap_saved_ms", saved.median);
         cJSON *interval = cJSON_AddObjectToObject(object, "overlap_saved_interval_ms");
-        add_number(interval, "low", saved.low);
-        add_number(interval, "high", saved.high);
+        json_add_number(interval, "low", saved.low);
+        json_add_number(interval, "high", saved.high);
     } else {
         cJSON_AddNullToObject(object, "overlap_saved_ms");
     }
@@ -520,7 +442,7 @@ static cJSON *comparison_json(const Plan *plan, const Measured *measured, const 
                                      sizeof(float) * plan->layout.arena_count) == 0);
     else
         cJSON_AddNullToObject(object, "dp_equals_ddp");
-    add_number(object, "dp_ddp_max_abs_weight_diff", max_weight_difference(plan, dp, ddp));
+    json_add_number(object, "dp_ddp_max_abs_weight_diff", run_weight_difference(plan, dp, ddp));
     return object;
 }
 
@@ -573,9 +495,9 @@ static cJSON *config_json(const Plan *plan, const ReportContext *context)
     if (config->comm_kind == COMM_SHM)
         cJSON_AddStringToObject(object, "algorithm", comm_algorithm_name(config->algorithm));
     cJSON_AddStringToObject(object, "precision", config->tf32 ? "tf32" : "fp32");
-    cJSON_AddNumberToObject(object, "bucket_mb", config->bucket_mb);
-    cJSON_AddBoolToObject(object, "bucket_mb_explicit", config->bucket_explicit);
-    cJSON_AddBoolToObject(object, "overlap", config->overlap);
+    cJSON_AddNumberToObject(object, "bucket_mb", context->bucket_mb);
+    cJSON_AddBoolToObject(object, "bucket_mb_explicit", context->bucket_explicit);
+    cJSON_AddBoolToObject(object, "overlap", context->overlap);
     if (config->unused == UNUSED_NONE)
         cJSON_AddNullToObject(object, "unused");
     else
@@ -617,8 +539,8 @@ cJSON *report_json(const Plan *plan, const ReportContext *context, Error *error)
         object = cJSON_CreateObject();
         cJSON_AddNumberToObject(object, "schema", 1);
         cJSON *environment = environment_json(plan, context->command_line);
-        add_number(environment, "data_seconds", context->data_ms / 1e3);
-        add_number(environment, "startup_seconds", startup_seconds(plan, context));
+        json_add_number(environment, "data_seconds", context->data_ms / 1e3);
+        json_add_number(environment, "startup_seconds", startup_seconds(plan, context));
         cJSON_AddItemToObject(object, "environment", environment);
         cJSON_AddItemToObject(object, "config", config_json(plan, context));
         cJSON *results = cJSON_AddArrayToObject(object, "results");
@@ -626,6 +548,8 @@ cJSON *report_json(const Plan *plan, const ReportContext *context, Error *error)
             cJSON_AddItemToArray(
                 results, result_json(plan, context, &plan->run[i], &measured[i], single_ms));
         cJSON_AddItemToObject(object, "comparisons", comparisons_json(plan, measured, scratch));
+        if (plan->run[0].rung != RUNG_NONE)
+            cJSON_AddItemToObject(object, "ladder", ladder_json(plan, measured, scratch));
     } else {
         *error = error_make("no memory for the report");
     }
@@ -635,16 +559,18 @@ cJSON *report_json(const Plan *plan, const ReportContext *context, Error *error)
     return object;
 }
 
-bool report_passed(const cJSON *object)
+Error report_failure(const cJSON *object)
 {
     const cJSON *comparison;
-    cJSON_ArrayForEach(
-        comparison,
-        cJSON_GetObjectItem(
-            object,
-            "comparisons")) if (cJSON_IsFalse(cJSON_GetObjectItem(comparison,
-                                                                  "dp_equals_ddp"))) return false;
-    return true;
+    cJSON_ArrayForEach(comparison, cJSON_GetObjectItemCaseSensitive(object, "comparisons"))
+    {
+        if (cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(comparison, "dp_equals_ddp")))
+            return "FAILED: DP and DDP should have the same weights to the last bit, and have not";
+    }
+    const cJSON *ladder = cJSON_GetObjectItemCaseSensitive(object, "ladder");
+    if (cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(ladder, "weights_equal")))
+        return "FAILED: all rungs should have the same weights to the last bit, and have not";
+    return NULL;
 }
 
 Error report_write(const cJSON *object, const char *path)

@@ -12,8 +12,11 @@
 typedef struct ReportContext {
     const char *mode; /* "compare", "dp", ... */
     const char *command_line;
-    int64_t epochs;          /* 0: the run was by steps */
-    int64_t measured_steps;  /* that were asked for; 0: by epochs */
+    int64_t epochs;         /* 0: the run was by steps */
+    int64_t measured_steps; /* that were asked for; 0: by epochs */
+    double bucket_mb;       /* as asked for; a run has its own */
+    bool bucket_explicit;
+    bool overlap;
     bool log_losses;         /* all losses, not only the first and the last */
     double program_start_ms; /* host clock */
     double data_ms;          /* that loading the data took */
@@ -23,9 +26,9 @@ typedef struct ReportContext {
  * them have ended well. The caller frees it with cJSON_Delete. NULL and `*error` without memory. */
 cJSON *report_json(const Plan *plan, const ReportContext *context, Error *error);
 
-/* Whether every comparison in the object holds: false if DP and DDP should have the same weights to
- * the last bit and have not. */
-bool report_passed(const cJSON *object);
+/* A sentence if runs in the object should have the same weights to the last bit and have not, else
+ * NULL. For an object from a file, too. */
+Error report_failure(const cJSON *object);
 
 /* Writes the object to a file, or to standard output for "-". */
 Error report_write(const cJSON *object, const char *path);

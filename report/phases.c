@@ -109,21 +109,21 @@ void timer_wait_begin(Timer *timer)
 }
 
 /* Moves what the communicator did since the last time into the record; of more operations than it
- * holds, the rest is dropped. Returns the ms for which they waited for the last rank since
- * `from_ms`, on the host's clock. */
+ * holds, the rest only counts in talk_ms. Returns the ms for which they waited for the last rank
+ * since `from_ms`, on the host's clock. */
 static double take_talk(Timer *timer, double from_ms)
 {
     StepRecord *record = current_record(timer);
     CommSpan span;
     double late_ms = 0;
     while (comm_take_spans(timer->comm, &span, 1) == 1) {
-        if (record->talks == STEP_TALKS)
-            continue;
-        record->talk[record->talks++] = (TalkRecord){
-            .start_ms = (float)(span.start_ms - record->start_ms),
-            .arrived_ms = (float)(span.arrived_ms - record->start_ms),
-            .done_ms = (float)(span.done_ms - record->start_ms),
-        };
+        record->talk_ms += (float)(span.done_ms - span.arrived_ms);
+        if (record->talks < STEP_TALKS)
+            record->talk[record->talks++] = (TalkRecord){
+                .start_ms = (float)(span.start_ms - record->start_ms),
+                .arrived_ms = (float)(span.arrived_ms - record->start_ms),
+                .done_ms = (float)(span.done_ms - record->start_ms),
+            };
         /* what of [start, arrived] lies inside this wait */
         double from = span.start_ms > from_ms ? span.start_ms : from_ms;
         if (span.arrived_ms > from)

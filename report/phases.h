@@ -49,6 +49,7 @@ typedef struct StepRecord {
     float begin_ms[PHASES]; /* after start_ms; of the phase's first part */
     float phase_ms[PHASES]; /* how long; 0 for phases that did not occur */
     int parts;              /* of the step, where they are kept (StepPart) */
+    float talk_ms;          /* of all operations of the communicator, once all ranks had arrived */
     int talks;              /* operations of the communicator; of more than fit, the first ones */
     TalkRecord talk[STEP_TALKS];
     uint64_t sent[BYTES_KINDS]; /* bytes in this step */

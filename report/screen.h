@@ -49,6 +49,8 @@ enum { TRAFFIC_KINDS = 6 };
 typedef struct Result {
     Mode mode;
     int devices;
+    int rung;   /* of a ladder; -1: it is none */
+    bool sweep; /* a point of the curve over bucket sizes */
     bool oversubscribed;
     double processes, threads, model_copies, batch_per_device;
     double step_ms, p05_ms, p95_ms, steps; /* the median and its spread */
@@ -76,7 +78,8 @@ typedef struct Report {
 Error report_open(Report *report, const cJSON *object);
 void report_close(Report *report);
 
-/* The run, or NULL. MODE_SINGLE is found with any `devices`. */
+/* The run, or NULL. MODE_SINGLE is found with any `devices`; of a ladder's rungs of one mode, the
+ * highest. */
 const Result *report_result(const Report *report, Mode mode, int devices);
 
 /* The device counts of DP and DDP runs, ascending; returns how many, at most `most`. */
@@ -110,6 +113,9 @@ const char *json_string(const cJSON *object, const char *name);
 
 /* "one device", "DP", "DDP", "no overlap", "limit" */
 const char *result_mode_name(Mode mode);
+
+/* The same, but a rung of a ladder is "rung 3" and a point of its curve "0.5 MiB". */
+Figure result_name(const Result *run);
 
 /* As it is written in the tables: "scatter grad". */
 const char *step_phase_name(int phase);
@@ -146,6 +152,10 @@ void screen_fitting(Text *text, TextColour colour, const char *const *candidates
 
 /* What a comparison prints at depth beginner; `more` adds the line that names the other depths. */
 void screen_compare(Text *text, const Report *report, bool more);
+
+/* The same for a ladder (screen_ladder.c), and whether it is one. */
+void screen_ladder(Text *text, const Report *report, bool more);
+bool report_is_ladder(const Report *report);
 
 /* The same for one run of mode single, DP or DDP. */
 void screen_single_run(Text *text, const Report *report, bool more);

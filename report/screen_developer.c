@@ -22,7 +22,7 @@ static void print_grid_block(Text *text, const Report *report, const Grid *grid,
 {
     for (int i = 0; i < count; i++)
         text_right(text, GRID_LABEL_COLUMNS + GRID_COLUMNS * (i + 1), TEXT_GREY,
-                   result_mode_name(runs[i]->mode));
+                   result_name(runs[i]).text);
     text_newline(text);
     for (int i = 0; i < count; i++) {
         if (runs[i]->mode != MODE_SINGLE)
@@ -66,6 +66,12 @@ int screen_grid_results(const Text *text, const Report *report, const Result **r
     int count = report_device_counts(report, counts, MOST_COUNTS);
     int fit = (text->columns - GRID_LABEL_COLUMNS) / GRID_COLUMNS;
     int found = 0;
+    if (report_is_ladder(report)) {
+        for (int i = 0; i < report->result_count && found < most; i++)
+            if (!report->results[i].sweep)
+                runs[found++] = &report->results[i];
+        return found;
+    }
     const Result *single = report_result(report, MODE_SINGLE, 1);
     if (single && most > 0)
         runs[found++] = single;
@@ -122,7 +128,7 @@ static void print_phases(Text *text, const Report *report, const Result *const *
             text_paragraph(text, TEXT_ORANGE, 2,
                            "%s with %d device%s: other is %.1f %% of the step, more than the 2 %% "
                            "that the named phases may leave.",
-                           result_mode_name(runs[i]->mode), runs[i]->devices,
+                           result_name(runs[i]).text, runs[i]->devices,
                            runs[i]->devices == 1 ? "" : "s", 100 * share);
     }
 }
@@ -341,6 +347,9 @@ void screen_developer(Text *text, const Report *report)
     for (int mode = 0; mode < MODES; mode++)
         drawn[mode] = report_result(report, (Mode)mode, report->devices);
     text_newline(text);
-    timeline_print(text, "Every lane", drawn, MODES, ALL_LANES);
+    if (report_is_ladder(report))
+        timeline_print(text, "Every lane", runs, count, ALL_LANES);
+    else
+        timeline_print(text, "Every lane", drawn, MODES, ALL_LANES);
     print_environment(text, report);
 }

@@ -23,7 +23,7 @@ static void print_spread(Text *text, const Report *report)
     for (int i = 0; i < report->result_count; i++) {
         const Result *run = &report->results[i];
         int decimals = figure_decimals(run->p95_ms, 4);
-        text_printf(text, "%s", result_mode_name(run->mode));
+        text_printf(text, "%s", result_name(run).text);
         text_right(text, DEVICES, TEXT_PLAIN,
                    figure_text("%s%d", run->oversubscribed ? "*" : "", run->devices).text);
         text_right(text, P05, TEXT_PLAIN, figure_number(run->p05_ms, decimals).text);
@@ -171,7 +171,7 @@ static void print_formulas(Text *text, const Report *report)
         if (isfinite(by_rank.steps))
             differ |= print_formula(text, "DDP steps of waiting", json_number(counted, "steps"),
                                     all_reduces * by_rank.steps,
-                                    figure_text("%s per all-reduce", by_rank.steps_written).text);
+                                    figure_text("%s each", by_rank.steps_written).text);
     }
     if (differ)
         text_paragraph(text, TEXT_ORANGE, 2, "! differs by more than 0.1 %%.");

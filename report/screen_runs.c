@@ -41,6 +41,15 @@ const char *result_mode_name(Mode mode)
     return modes[mode].name;
 }
 
+Figure result_name(const Result *run)
+{
+    if (run->rung > 0)
+        return figure_text("rung %d", run->rung);
+    if (run->sweep)
+        return figure_text("%g MiB", json_number(run->json, "bucket_mb"));
+    return figure_text("%s", modes[run->mode].name);
+}
+
 static const struct {
     const char *key, *name;
     Spent spent, spent_by_dp;
@@ -142,6 +151,12 @@ static void read_traffic(Result *run)
         run->by_kind_bytes[kind] = json_number(member(traffic, "by_kind"), kinds[kind]);
 }
 
+/* The rungs of a ladder are 0 to 4; -1 for anything else. */
+static int to_rung(double number)
+{
+    return number >= 0 && number <= 4 ? (int)number : -1;
+}
+
 static int to_device_count(double number)
 {
     return number >= 1 && number <= 65536 ? (int)number : 0;
@@ -166,6 +181,8 @@ static bool read_run(Result *run, const cJSON *json)
     *run = (Result){
         .mode = (Mode)known,
         .devices = devices,
+        .rung = to_rung(json_number(json, "rung")),
+        .sweep = cJSON_IsTrue(member(json, "sweep")),
         .oversubscribed = cJSON_IsTrue(member(json, "oversubscribed")),
         .processes = json_number(json, "processes"),
         .threads = json_number(json, "threads"),
@@ -254,12 +271,14 @@ void report_close(Report *report)
 
 const Result *report_result(const Report *report, Mode mode, int devices)
 {
+    const Result *found = NULL;
     for (int i = 0; i < report->result_count; i++) {
         const Result *run = &report->results[i];
-        if (run->mode == mode && (mode == MODE_SINGLE || run->devices == devices))
-            return run;
+        bool matches = run->mode == mode && (mode == MODE_SINGLE || run->devices == devices);
+        if (matches && !run->sweep && (!found || run->rung > found->rung))
+            found = run;
     }
-    return NULL;
+    return found;
 }
 
 int report_device_counts(const Report *report, int *counts, int most)

@@ -79,7 +79,9 @@ Error table_print(FILE *out, const cJSON *object, TableDepth depth, TableStyle s
     Text text;
     text_open(&text, out, style.columns, style.colour, style.utf8);
     bool more = depth == TABLE_BEGINNER;
-    if (is_single_run(&report))
+    if (report_is_ladder(&report))
+        screen_ladder(&text, &report, more);
+    else if (is_single_run(&report))
         screen_single_run(&text, &report, more);
     else
         screen_compare(&text, &report, more);

@@ -341,7 +341,7 @@ void picture_scale(Picture *picture, int columns)
     for (int i = 0; i < picture->lane_count; i++) {
         const Lane *lane = &picture->lanes[i];
         picture->mode_width =
-            (int)fmax(picture->mode_width, text_width(result_mode_name(lane->run->mode)));
+            (int)fmax(picture->mode_width, text_width(result_name(lane->run).text));
         name_width = (int)fmax(name_width, text_width(lane_label(lane).text));
     }
     picture->label_width = picture->mode_width + 1 + name_width + 1;
@@ -359,7 +359,7 @@ void picture_draw_lane(Text *text, Picture *picture, int lane, double until_ms)
 {
     const Lane *drawn = &picture->lanes[lane];
     if (drawn->first_of_run)
-        text_printf(text, "%s", result_mode_name(drawn->run->mode));
+        text_printf(text, "%s", result_name(drawn->run).text);
     text_to(text, picture->mode_width + 1);
     text_printf(text, "%s", lane_label(drawn).text);
     text_to(text, picture->label_width);

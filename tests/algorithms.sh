@@ -49,7 +49,7 @@ for algorithm in direct ring tree naive; do
     expect "$algorithm: what is sent is received" is "$(sum "$file" $talk.received_bytes)" \
         $((2 * p * (devices - 1)))
     expect "$algorithm: the steps stand beside their formula" \
-        grep -q "^DDP steps of waiting.*  $((reduces * steps))  .*per all-reduce" "$work/out"
+        grep -q "^DDP steps of waiting.*  $((reduces * steps))  .* each" "$work/out"
     run --replay="$file" --depth=developer
     expect "$algorithm: depth developer tells the algorithm and its steps" \
         grep -q "$reduces all-reduces per step ($algorithm)" "$work/out"

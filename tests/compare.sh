@@ -157,5 +157,7 @@ done
 
 run --replay=tests/fixtures/made_up_failed_equality.json
 expect "DP and DDP differ: FAILED is printed" grep -q FAILED "$work/out"
+expect "DP and DDP differ: exit status 1" is "$status" 1
+expect "DP and DDP differ: one line on standard error" grep -q "^trainer: FAILED: DP and DDP" "$work/err"
 
 finish

@@ -67,6 +67,14 @@ static void test_defaults(void **state)
     assert_int_equal(options.steps, 0);
     options_free(&options);
 
+    assert_null(parse("--sweep-buckets=25,0,1.5", &options));
+    assert_int_equal(options.mode, MODE_LADDER);
+    assert_int_equal(options.steps, 60);
+    assert_int_equal(options.sweep_sizes, 3);
+    assert_true(options.sweep_mb[0] == 0 && options.sweep_mb[1] == 1.5 &&
+                options.sweep_mb[2] == 25);
+    options_free(&options);
+
     assert_null(parse("--optimizer=sgd", &options));
     assert_true(options.optimizer.lr == 0.1);
     assert_true(options.optimizer.momentum == 0.9);
@@ -170,7 +178,7 @@ static void test_bad_values(void **state)
 {
     (void)state;
     static const Bad bad[] = {
-        {"--mode=fast", "--mode=fast: choose compare, single, dp, ddp, hello or bench"},
+        {"--mode=fast", "--mode=fast: choose compare, single, dp, ddp, hello, bench or ladder"},
         {"--devices=0", "--devices=0: must lie between 1 and 256"},
         {"--devices=257", "--devices=257: must lie between 1 and 256"},
         {"--devices=1,300", "--devices=1,300: 300 must lie between 1 and 256"},
@@ -207,6 +215,10 @@ static void test_bad_values(void **state)
         {"--lr=0x1", "--lr=0x1: not a number"},
         {"--lr=", "--lr=: not a number"},
         {"--lr=1e999", "--lr=1e999: must lie between 0 and 1000"},
+        {"--sweep-buckets=", "--sweep-buckets=: numbers with commas between them, such as 0,1,5.5"},
+        {"--sweep-buckets=1;2",
+         "--sweep-buckets=1;2: numbers with commas between them, such as 0,1,5.5"},
+        {"--sweep-buckets=1,-1e3", "--sweep-buckets=1,-1e3: -1e3 must lie between 0 and 100000"},
         {"--sizes=big", "--sizes=big: one size or two with a comma between them, such as 4K,64M"},
         {"--sizes=4K,", "--sizes=4K,: one size or two with a comma between them, such as 4K,64M"},
         {"--sizes=4Kb", "--sizes=4Kb: one size or two with a comma between them, such as 4K,64M"},
@@ -251,11 +263,11 @@ static void test_slips_are_recognised(void **state)
         {"--device=1,2", "--device=1,2: did you mean --devices=1,2? (--device is auto, cpu or "
                          "cuda)"},
         {"--mode=dpp", "--mode=dpp: did you mean --mode=dp or --mode=ddp? (choose compare, single, "
-                       "dp, ddp, hello or bench)"},
-        {"--mode=DDP",
-         "--mode=DDP: did you mean --mode=ddp? (choose compare, single, dp, ddp, hello or bench)"},
+                       "dp, ddp, hello, bench or ladder)"},
+        {"--mode=DDP", "--mode=DDP: did you mean --mode=ddp? (choose compare, single, dp, ddp, "
+                       "hello, bench or ladder)"},
         {"--mode=DataParallel", "--mode=DataParallel: did you mean --mode=dp? (choose compare, "
-                                "single, dp, ddp, hello or bench)"},
+                                "single, dp, ddp, hello, bench or ladder)"},
         {"--device=gpu", "--device=gpu: did you mean --device=cuda? (choose auto, cpu or cuda)"},
         {"--overlap=no", "--overlap=no: did you mean --overlap=off? (choose on or off)"},
         {"--optimizer=adma",
@@ -373,11 +385,11 @@ static void test_odd_text_is_shown_on_one_line(void **state)
         assert_null(strpbrk(error, "\n\033"));
         assert_true(strlen(error) < 400);
         if (words[i] == line_break)
-            assert_string_equal(error,
-                                "--mode=a?b?[1m: choose compare, single, dp, ddp, hello or bench");
+            assert_string_equal(
+                error, "--mode=a?b?[1m: choose compare, single, dp, ddp, hello, bench or ladder");
         if (words[i] == overlong)
             assert_non_null(
-                strstr(error, "xxx...: choose compare, single, dp, ddp, hello or bench"));
+                strstr(error, "xxx...: choose compare, single, dp, ddp, hello, bench or ladder"));
     }
 }
 

@@ -28,11 +28,13 @@ static const char *const comparisons[] = {
 };
 static const char *const single_runs[] = {"one_run_single", "one_run_dp", "one_run_ddp"};
 
-enum { COMPARISONS = 6, SINGLE_RUNS = 3, FIXTURE_COUNT = COMPARISONS + SINGLE_RUNS };
+enum { COMPARISONS = 6, SINGLE_RUNS = 3, FIXTURE_COUNT = COMPARISONS + SINGLE_RUNS + 1 };
 
 static const char *fixture_name(int i)
 {
-    return i < COMPARISONS ? comparisons[i] : single_runs[i - COMPARISONS];
+    return i < COMPARISONS                 ? comparisons[i]
+           : i < COMPARISONS + SINGLE_RUNS ? single_runs[i - COMPARISONS]
+                                           : "ladder";
 }
 
 /* --- helpers --------------------------------------------------------------------------------- */
@@ -144,6 +146,8 @@ static const struct {
     {"failed_equality", TABLE_BEGINNER, 80}, {"more_devices_than_cores", TABLE_RESEARCHER, 80},
     {"one_run_single", TABLE_BEGINNER, 80},  {"one_run_dp", TABLE_BEGINNER, 80},
     {"one_run_dp", TABLE_BEGINNER, 60},      {"one_run_ddp", TABLE_RESEARCHER, 80},
+    {"ladder", TABLE_BEGINNER, 80},          {"ladder", TABLE_BEGINNER, 60},
+    {"ladder", TABLE_BEGINNER, 120},         {"ladder", TABLE_RESEARCHER, 80},
 };
 
 enum { SCREENS = sizeof screens / sizeof *screens };
@@ -353,6 +357,100 @@ static void percents_change_sides(void **state)
     cJSON_Delete(object);
 }
 
+/* --- the ladder ------------------------------------------------------------------------------ */
+
+static void set_gain(cJSON *gain, double median, double low, double high)
+{
+    cJSON_SetNumberValue(cJSON_GetObjectItem(gain, "median"), median);
+    cJSON_SetNumberValue(cJSON_GetObjectItem(gain, "low"), low);
+    cJSON_SetNumberValue(cJSON_GetObjectItem(gain, "high"), high);
+}
+
+static cJSON *gain_of_rung(cJSON *ladder, int rung)
+{
+    return cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(ladder, "rungs"), rung - 1),
+                               "gain_percent");
+}
+
+/* Prints the object as it is now; it must contain the first part and, unless NULL, not the other.
+ */
+static void assert_now(const cJSON *object, const char *part, const char *not_this)
+{
+    char *text = print_plain(object, TABLE_BEGINNER, 80);
+    assert_contains(text, part);
+    if (not_this && strstr(text, not_this))
+        fail_msg("\"%s\" is in:\n%s", not_this, text);
+    free(text);
+}
+
+static void the_ladder_says_what_gains_nothing(void **state)
+{
+    (void)state;
+    cJSON *object = load("ladder"), *ladder = cJSON_GetObjectItem(object, "ladder");
+    assert_now(object, "No gain shown here: rung 3. On cores", "unclear (+");
+    assert_now(object, "made it: unclear (-2 to +2 %)", "FAILED");
+    assert_now(object, "all-reduce: +6 % (+4 to +8).", NULL);
+
+    set_gain(gain_of_rung(ladder, 3), 5, 1, 9);
+    assert_now(object, "made it: +5 % (+1 to +9).", "No gain shown");
+    set_gain(gain_of_rung(ladder, 2), -5, -9, -1);
+    assert_now(object, "No gain shown here: rung 2.\n", "On cores");
+    set_gain(gain_of_rung(ladder, 4), -5, -9, -1);
+    assert_now(object, "No gain shown here: rungs 2, 4. On cores, hidden", NULL);
+    cJSON_SetNumberValue(cJSON_GetObjectItem(gain_of_rung(ladder, 4), "confidence"), 0.5);
+    assert_now(object, "when full: too few measurements.", "rungs 2, 4");
+    cJSON_Delete(object);
+}
+
+static void the_ladders_verdict_is_plain(void **state)
+{
+    (void)state;
+    cJSON *object = load("ladder"), *ladder = cJSON_GetObjectItem(object, "ladder");
+    cJSON *whole = cJSON_GetObjectItem(ladder, "ddp_gain_percent");
+    assert_now(object, "DDP does 12 % more steps/s than the naive way (10 - 14).", "beats it");
+    cJSON *best = cJSON_Duplicate(whole, true);
+    set_gain(best, 3, 1, 5);
+    cJSON_ReplaceItemInObject(ladder, "best_gain_percent", best);
+    cJSON_SetNumberValue(cJSON_GetObjectItem(ladder, "best_rung"), 2);
+    assert_now(object, "(10 - 14). Rung 2 beats it: +3 %.", NULL);
+    set_gain(best, 3, -1, 5);
+    assert_now(object, "(10 - 14).\n", "beats it");
+    set_gain(whole, 1, -2, 3);
+    assert_now(object, "No difference can be told between DDP and the naive way (-2 to +3 %).",
+               NULL);
+    set_gain(whole, -7, -9, -3);
+    assert_now(object, "The naive way won: DDP's rung does -7 % (-9 to -3) steps/s.", NULL);
+    cJSON_SetNumberValue(cJSON_GetObjectItem(whole, "confidence"), 0.5);
+    assert_now(object, "Too few measurements", "won");
+    cJSON_ReplaceItemInObject(ladder, "weights_equal", cJSON_CreateFalse());
+    cJSON_SetNumberValue(cJSON_GetObjectItem(ladder, "max_abs_weight_diff"), 2e-7);
+    assert_now(object, "Same weights? FAILED: rungs differ by up to 2e-07.", "last bit");
+    cJSON_ReplaceItemInObject(ladder, "weights_equal", cJSON_CreateNull());
+    assert_now(object, "Same weights? Within 2e-07:", "FAILED");
+    cJSON_Delete(object);
+}
+
+/* The longest bar fills its room, the others are in proportion; undecided points are as good. */
+static void the_curve_marks_its_best(void **state)
+{
+    (void)state;
+    cJSON *object = load("ladder");
+    assert_now(object, "       0        6     7.98  ========================================\n",
+               NULL);
+    assert_now(object,
+               "     0.5        3     7.55  ====================================== as good\n",
+               NULL);
+    assert_now(object, "       1        2     7.49  ====================================== best\n",
+               NULL);
+    assert_now(object, "      25        1     7.94  ========================================\n",
+               NULL);
+    cJSON_DeleteItemFromObject(cJSON_GetObjectItem(object, "ladder"), "sweep");
+    assert_now(object, "Same weights?", "by bucket size");
+    cJSON_Delete(object);
+}
+
+/* --- a wrong figure -------------------------------------------------------------------------- */
+
 static cJSON *result_of(cJSON *object, int index)
 {
     return cJSON_GetArrayItem(cJSON_GetObjectItem(object, "results"), index);
@@ -509,7 +607,7 @@ static cJSON *broken_copy(const cJSON *object, int number, const char *nonsense)
 static void broken_objects_crash_nothing(void **state)
 {
     (void)state;
-    static const char *const names[] = {"two_devices", "one_run_ddp"};
+    static const char *const names[] = {"two_devices", "one_run_ddp", "ladder"};
     static const char *const nonsense[] = {NULL, "null", "\"text\"", "-1", "1e300", "{}"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         cJSON *object = load(names[i]), *copy;
@@ -600,6 +698,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_verdict_is_plain),
         cmocka_unit_test(a_verdict_without_95_percent_is_none),
         cmocka_unit_test(percents_change_sides),
+        cmocka_unit_test(the_ladder_says_what_gains_nothing),
+        cmocka_unit_test(the_ladders_verdict_is_plain),
+        cmocka_unit_test(the_curve_marks_its_best),
         cmocka_unit_test(a_wrong_byte_count_is_marked),
         cmocka_unit_test(formulas_know_uneven_splits),
         cmocka_unit_test(too_much_other_is_named),
