@@ -10,7 +10,8 @@ The table, tools/published.json, lists what is compared. Its fields:
     groups  title, source and set-up, and rows:
       published  a number, or a claimed range {"from": ..., "to": ...} (either end may be missing)
       ours       an expression over runs: NAME.single(), NAME.dp(N), NAME.ddp(N) are a step's
-                 median in ms, NAME.transfer(N) the time in it that DDP waits for the transfer
+                 median in ms, NAME.transfer(N) the time in it that DDP waits for the transfer;
+                 middle(A, B, ...) is the middle one
       mark       "d": read off a figure (to 3 %); "m": quoted from memory, shown apart
       role       "prediction", or "fit": the profile's fields were adjusted to this very row
       miss       why it is missed by more than 15 %
@@ -22,6 +23,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 
@@ -87,7 +89,7 @@ class Run:
 def evaluate(expression, runs):
     """Names of runs have hyphens, which Python's have not."""
     used = sorted((name for name in runs if f"{name}." in expression), key=len, reverse=True)
-    names = {}
+    names = {"middle": lambda *values: statistics.median(values)}
     for i, name in enumerate(used):
         expression = re.sub(rf"(?<![\w-]){re.escape(name)}\.", f"run{i}.", expression)
         names[f"run{i}"] = runs[name]
