@@ -137,6 +137,12 @@ const struct argp_option options_table[] = {
      0},
     {"timeout", KEY_TIMEOUT, "SECONDS", 0,
      "a rank waits this long for the others (" DEFAULT_TIMEOUT ")", 0},
+    {"fail", KEY_FAIL, "RANK@STEP", 0,
+     "a fault to be seen: rank2@100 is killed where backward of step 100 begins; "
+     "stop=rank2@100, slow=rank2@100: the next two",
+     0},
+    {"stop", KEY_STOP, "RANK@STEP", 0, "it is frozen there, and the others wait (--timeout)", 0},
+    {"slow", KEY_SLOW, "RANK@STEP", 0, "it computes at half speed from that step on", 0},
 
     {0, 0, 0, 0, "What the ranks of --mode=hello and bench do:", 7},
     {"collective", KEY_COLLECTIVE, "NAME", 0,
@@ -313,6 +319,12 @@ Error options_set(Options *o, int key, const char *text)
     case KEY_FIND_UNUSED:
         o->find_unused = true;
         return NULL;
+    case KEY_FAIL:
+        return fault_parse("fail", text, &o->fault);
+    case KEY_STOP:
+        return fault_parse("stop", text, &o->fault);
+    case KEY_SLOW:
+        return fault_parse("slow", text, &o->fault);
     case KEY_UNEVEN:
         return parse_integer("uneven", text, 1, 10000000, &o->uneven);
     case KEY_ON_UNEVEN:

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "checkpoint.h"
 #include "data.h"
+#include "fault.h"
 #include "hello.h"
 #include "model.h"
 #include "optimizer.h"
@@ -68,6 +69,7 @@ typedef struct Options {
     bool find_unused;
     int64_t uneven; /* batches that DDP's last rank lacks in an epoch */
     OnUneven on_uneven;
+    Fault fault;
     double timeout_s;
 
     HelloCollective collective; /* of --mode=hello and bench; the next three: of hello */

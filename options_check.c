@@ -252,6 +252,13 @@ Error options_check(Options *options, const Dataset *data, int cores)
         return error_make("--batch=%d is more than the %zu training images of %s", options->batch,
                           data->train.count, name.text);
     TRY(check_uneven(options, data));
+    const Fault *fault = &options->fault;
+    if (fault->kind != FAULT_NONE && fault->rank >= most && most == 1)
+        return error_make("--%s=%s: one device alone is rank0", fault->option,
+                          shown(fault->text).text);
+    if (fault->kind != FAULT_NONE && fault->rank >= most)
+        return error_make("--%s=%s: --devices=%d are rank0 to rank%d", fault->option,
+                          shown(fault->text).text, most, most - 1);
     TRY(options_check_files(options));
     return check_memory(options);
 }

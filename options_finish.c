@@ -150,6 +150,29 @@ static Error finish_uneven(const Parse *parse)
     return NULL;
 }
 
+/* --fail, --stop and --slow */
+static Error finish_fault(const Options *o)
+{
+    const Fault *fault = &o->fault;
+    if (fault->kind == FAULT_NONE)
+        return NULL;
+    Shown text = shown(fault->text);
+    if (o->mode == MODE_HELLO || o->mode == MODE_BENCH || o->describe || o->show_sampler)
+        return error_make("--%s=%s strikes in the middle of a training, and here is none: give "
+                          "--mode=ddp or dp",
+                          fault->option, text.text);
+    if (o->mode == MODE_COMPARE && fault->kind != FAULT_SLOW)
+        return error_make("--%s=%s would end the whole comparison: give --mode=ddp%s (--slow=RANK@"
+                          "STEP can be compared)",
+                          fault->option, text.text, fault->kind == FAULT_KILL ? " or dp" : "");
+    bool alone = o->device_counts == 1 && o->devices[0] == 1;
+    if (fault->kind == FAULT_STOP && (o->mode != MODE_DDP || alone))
+        return error_make("--%s=%s would freeze the whole process, and nobody would be left to "
+                          "notice: give --mode=ddp with two devices or more",
+                          fault->option, text.text);
+    return NULL;
+}
+
 /* --algorithm */
 static Error finish_algorithm(const Parse *parse)
 {
@@ -295,6 +318,7 @@ Error options_finish(const Parse *parse)
     TRY(finish_accumulate(parse));
     TRY(finish_unused(o));
     TRY(finish_uneven(parse));
+    TRY(finish_fault(o));
     TRY(finish_algorithm(parse));
     TRY(finish_devices(o));
     return finish_gpus(o);

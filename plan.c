@@ -86,6 +86,18 @@ static Error plan_schedule(const Options *options, const Dataset *data, Config *
     return NULL;
 }
 
+/* A fault that is asked for has to come while the steps are taken. */
+static Error check_fault(const Config *config)
+{
+    const Fault *fault = &config->fault;
+    long long first = (long long)config->first_step + 1, last = first - 1 + config->total_steps;
+    if (fault->kind == FAULT_NONE || (fault->step >= first && fault->step <= last))
+        return NULL;
+    return error_make("--%s=%s: this command takes steps %lld to %lld: give one of them, or other "
+                      "--steps or --epochs",
+                      fault->option, shown(fault->text).text, first, last);
+}
+
 /* A run with the buckets that were asked for. */
 static Run *add_run(const Options *options, Plan *plan, RunKind kind, int devices)
 {
@@ -218,6 +230,7 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     config->find_unused = options->find_unused;
     config->uneven = options->uneven;
     config->on_uneven = options->on_uneven;
+    config->fault = options->fault;
     config->timeout_s = options->timeout_s;
     TRY(plan_devices(options, config));
     config->save = (CheckpointSettings){
@@ -229,6 +242,7 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     if (options->resume)
         TRY(plan_resume(options, data, checkpoint, config));
     TRY(plan_schedule(options, data, config));
+    TRY(check_fault(config));
     layout_init_branched(&plan->layout, options->widths, options->layers, options->unused);
     plan_runs(options, plan);
     for (int i = 0; i < plan->runs; i++) {

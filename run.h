@@ -10,6 +10,7 @@
 #include "checkpoint.h"
 #include "comm/comm.h"
 #include "data.h"
+#include "fault.h"
 #include "model.h"
 #include "optimizer.h"
 #include "report/phases.h"
@@ -55,6 +56,7 @@ typedef struct Config {
     int64_t uneven;   /* batches that DDP's last rank lacks in every epoch: the last ones */
     OnUneven on_uneven;
     double timeout_s;
+    Fault fault; /* asked for, to be seen */
 
     int64_t first_step; /* taken before a resumed run was saved; all other steps count from here */
     int64_t warmup_steps;
@@ -98,6 +100,7 @@ typedef struct LaneShared {
      * gradient: which, written before `misses` is set. The run then fails. */
     bool missing[MODEL_MOST_PARAMETERS];
     _Atomic bool misses;
+    _Atomic bool struck;  /* config->fault has been made to happen on this device */
     _Atomic bool ran_out; /* of a rank that has no more batches and tells nobody (--on-uneven) */
 } LaneShared;
 

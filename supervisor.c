@@ -257,24 +257,26 @@ static void explain_failure(const Supervisor *supervisor)
     }
 
     const Process *process = &launch->process[launch->failed];
-    char title[64], who[64], end[128], operation[64] = "";
+    char title[64], who[64], end[128], operation[64] = "", fault[512];
     if (atomic_load(&lane->failed))
         fprintf(stderr, "trainer: %s\n", lane->error);
     explain_running_out(plan, run);
     describe_end(process, end, sizeof end);
     fprintf(stderr, "trainer: FAILED: %s: %s (pid %d) %s", run_title(run, title, sizeof title),
             process_title(run, rank, who, sizeof who), (int)process->pid, end);
-    int64_t step = atomic_load(&lane->whereabouts.step);
+    int device = fault_device(&plan->config.fault, run, rank);
+    const Whereabouts *where = &run->lanes[device].whereabouts;
+    int64_t step = atomic_load(&where->step);
     if (step == 0)
         fprintf(stderr, " before the first step");
     else
-        fprintf(stderr, " in step %lld, phase %s", (long long)step,
-                phase_name((Phase)atomic_load(&lane->whereabouts.phase)));
+        fprintf(stderr, " in step %lld, phase %s", (long long)(plan->config.first_step + step),
+                phase_name((Phase)atomic_load(&where->phase)));
     if (run->group) {
         comm_group_last_operation(run->group, rank, operation, sizeof operation);
         fprintf(stderr, "; its last collective: %s", operation);
     }
-    fprintf(stderr, "\n");
+    fprintf(stderr, "%s\n", fault_explain(&plan->config.fault, run, fault, sizeof fault));
 }
 
 /* --- the supervisor ----------------------------------------------------------------------- */

@@ -170,8 +170,10 @@ static Error take_step(Job *job, const Strategy *strategy, const Sampler *sample
                        int slot)
 {
     const Config *config = job->config;
-    for (int i = 0; i < job->workers; i++)
+    for (int i = 0; i < job->workers; i++) {
         timer_begin(&job->worker[i].timer);
+        fault_arm(job, i, step);
+    }
 
     size_t batch_size = (size_t)config->batch;
     size_t begin = (size_t)((config->first_step + step) % config->steps_per_epoch) * batch_size;

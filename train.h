@@ -13,6 +13,7 @@ typedef struct Worker {
     Optimizer optimizer; /* on the devices where the update is made */
     Feed feed;
     Timer timer;
+    FaultStrike strike;
     LossStats *stats; /* [TIMER_STEPS], one per step of a turn, on the device */
 } Worker;
 

@@ -462,6 +462,18 @@ static cJSON *comparisons_json(const Plan *plan, const Measured *measured, doubl
 
 /* --- configuration ------------------------------------------------------------------------ */
 
+static cJSON *fault_json(const Fault *fault)
+{
+    static const char *const kinds[] = {NULL, "kill", "stop", "slow"};
+    if (fault->kind == FAULT_NONE)
+        return cJSON_CreateNull();
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "kind", kinds[fault->kind]);
+    cJSON_AddNumberToObject(object, "rank", fault->rank);
+    cJSON_AddNumberToObject(object, "step", (double)fault->step);
+    return object;
+}
+
 static cJSON *config_json(const Plan *plan, const ReportContext *context)
 {
     static const char *const optimizers[] = {"sgd", "adam", "adamw"};
@@ -510,6 +522,7 @@ static cJSON *config_json(const Plan *plan, const ReportContext *context)
     else
         cJSON_AddNullToObject(object, "on_uneven");
     cJSON_AddNumberToObject(object, "timeout_s", config->timeout_s);
+    cJSON_AddItemToObject(object, "fault", fault_json(&config->fault));
     return object;
 }
 

@@ -91,6 +91,9 @@ void timer_phase(Timer *timer, Phase phase)
 {
     if (timer->whereabouts)
         atomic_store_explicit(&timer->whereabouts->phase, phase, memory_order_relaxed);
+    if (timer->phase_changes && timer->pending > 0)
+        timer->phase_changes(timer->phase_changes_context, timer->phase, phase);
+    timer->phase = phase;
     if (timer->in_range)
         device_range_pop();
     timer->in_range = phase != PHASE_NONE;
@@ -104,8 +107,8 @@ void timer_phase(Timer *timer, Phase phase)
 
 void timer_wait_begin(Timer *timer)
 {
-    timer->wait_from_ms = device_host_clock_ms();
     timer_phase(timer, PHASE_TRANSFER);
+    timer->wait_from_ms = device_host_clock_ms();
 }
 
 /* Moves what the communicator did since the last time into the record; of more operations than it

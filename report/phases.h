@@ -96,6 +96,11 @@ typedef struct Timer {
     Counters before; /* when the step began */
     double wait_from_ms;
     bool in_range; /* a profiler's range is open */
+    Phase phase;   /* of the step that is under way */
+    /* Called between two phases of a step, on the thread that goes from one to the other, before
+     * the border is noted: what it takes belongs to the phase that ends. NULL: nobody listens. */
+    void (*phase_changes)(void *context, Phase ends, Phase begins);
+    void *phase_changes_context;
 } Timer;
 
 /* For steps of so many micro-batches. `parts` may be NULL: then of a phase that a step comes to

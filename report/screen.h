@@ -182,6 +182,9 @@ void screen_communication(Text *text, const Result *run);
  * and DDP, either of which may be NULL; nothing without --accumulate. */
 void screen_accumulate(Text *text, const Result *dp, const Result *ddp);
 
+/* Which device was slow, in which runs, because that was asked for; nothing without it. */
+void screen_fault(Text *text, const Report *report);
+
 /* What --find-unused-parameters costs in a step of this run; nothing without it. */
 void screen_find_unused(Text *text, const Report *report, const Result *run);
 

@@ -132,6 +132,20 @@ void screen_find_unused(Text *text, const Report *report, const Result *run)
                    for_nothing ? ", for nothing: every parameter was used" : "");
 }
 
+void screen_fault(Text *text, const Report *report)
+{
+    const cJSON *fault = cJSON_GetObjectItemCaseSensitive(report->config, "fault");
+    const char *kind = json_string(fault, "kind");
+    const char *mode = json_string(report->config, "mode");
+    if (!kind || strcmp(kind, "slow") != 0) /* of the others no tables come */
+        return;
+    bool compared = mode && strcmp(mode, "compare") == 0;
+    text_paragraph(text, TEXT_ORANGE, 2,
+                   "Asked for: rank %.0f%s at half speed from step %.0f on (--slow).",
+                   json_number(fault, "rank"), compared ? " of DP and DDP computes" : " computes",
+                   json_number(fault, "step"));
+}
+
 void screen_learned(Text *text, const Report *report, const Result *run)
 {
     if (!run)
@@ -400,6 +414,7 @@ void screen_compare(Text *text, const Report *report, bool more)
     screen_busiest(text, dp, ddp);
     screen_accumulate(text, dp, ddp);
     screen_find_unused(text, report, ddp);
+    screen_fault(text, report);
     print_same_weights(text, report);
     screen_learned(text, report, ddp ? ddp : dp);
     print_verdict(text, report);

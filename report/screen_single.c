@@ -192,6 +192,7 @@ void screen_single_run(Text *text, const Report *report, bool more)
     screen_accumulate(text, run->mode == MODE_DP ? run : NULL, run->mode == MODE_DP ? NULL : run);
     screen_find_unused(text, report, run);
     print_uneven(text, report, run);
+    screen_fault(text, report);
     if (!cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(run->json, "epochs"), 0))
         screen_learned(text, report, run);
     if (more)
