@@ -113,11 +113,10 @@ static Error finish_checkpoints(const Parse *parse)
 static Error finish_accumulate(const Parse *parse)
 {
     const Options *o = parse->options;
-    bool trains =
-        o->mode != MODE_HELLO && o->mode != MODE_BENCH && !o->describe && !o->show_sampler;
-    if (given(parse, KEY_ACCUMULATE) && !trains)
-        return error_make("--accumulate splits the batches of a training, and here is none: leave "
-                          "it out");
+    bool trains = o->mode == MODE_COMPARE || trains_one_way(o);
+    if (given(parse, KEY_ACCUMULATE) && (!trains || o->describe || o->show_sampler))
+        return error_make("--accumulate splits the batches of a training: it belongs to "
+                          "--mode=single, dp, ddp or compare");
     return NULL;
 }
 
@@ -157,9 +156,9 @@ static Error finish_fault(const Options *o)
     if (fault->kind == FAULT_NONE)
         return NULL;
     Shown text = shown(fault->text);
-    if (o->mode == MODE_HELLO || o->mode == MODE_BENCH || o->describe || o->show_sampler)
-        return error_make("--%s=%s strikes in the middle of a training, and here is none: give "
-                          "--mode=ddp or dp",
+    bool trains = o->mode == MODE_COMPARE || trains_one_way(o);
+    if (!trains || o->describe || o->show_sampler)
+        return error_make("--%s=%s strikes in the middle of a training: give --mode=ddp or dp",
                           fault->option, text.text);
     if (o->mode == MODE_COMPARE && fault->kind != FAULT_SLOW)
         return error_make("--%s=%s would end the whole comparison: give --mode=ddp%s (--slow=RANK@"

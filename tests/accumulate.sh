@@ -229,8 +229,8 @@ refused "the smallest share counts" "a device gets only 15 images" $small --devi
 for accumulate in 0 -1 two 1.5; do
     refused "--accumulate=$accumulate" "--accumulate=$accumulate" $small --mode=ddp --accumulate=$accumulate
 done
-for mode in "--mode=hello" "--mode=bench" "--mode=ddp --describe" "--mode=ddp --show-sampler"; do
-    refused "$mode" "--accumulate splits the batches of a training, and here is none" ${mode} --accumulate=2
+for mode in "--mode=hello" "--mode=bench" "--mode=ladder" "--mode=ddp --describe" "--mode=ddp --show-sampler"; do
+    refused "$mode" "--accumulate splits the batches of a training: it belongs to --mode=single, dp, ddp or compare" ${mode} --accumulate=2
 done
 
 finish

@@ -134,7 +134,9 @@ for mode in dp single "ddp --devices=1"; do
     refused "stop, $mode" "would freeze the whole process" --mode=${mode} --stop=rank0@5
 done
 refused "two of them" "--slow=rank0@4: there is --stop=rank1@5 already" --mode=ddp --stop=rank1@5 --slow=rank0@4
-run --mode=hello --slow=rank1@5
-expect "refused: hello" says "strikes in the middle of a training, and here is none" err
+for mode in hello bench ladder; do
+    run --mode=$mode --slow=rank1@5
+    expect "refused: $mode" says "--slow=rank1@5 strikes in the middle of a training: give --mode=ddp or dp" err
+done
 
 finish

@@ -324,7 +324,7 @@ static bool passed(const char *text)
 {
     cJSON *object = cJSON_Parse(text);
     assert_non_null(object);
-    bool answer = report_passed(object);
+    bool answer = !report_failure(object);
     cJSON_Delete(object);
     return answer;
 }
