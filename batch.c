@@ -48,7 +48,7 @@ Error feed_open(Feed *feed, Device *device, int most_rows, size_t pixels)
     TRY(device_alloc(device, rows * pixels, (void **)&feed->device_pixels));
     TRY(device_alloc(device, rows, (void **)&feed->labels));
     /* A CPU's memory is the host's: samples are gathered right into it. */
-    feed->direct = device_kind(device) == DEVICE_CPU;
+    feed->direct = device_shares_host_memory(device);
     feed->host_pixels = feed->direct ? feed->device_pixels : malloc(rows * pixels);
     feed->host_labels = feed->direct ? feed->labels : malloc(rows);
     feed->host_samples = malloc(rows * sizeof *feed->host_samples);
@@ -75,7 +75,9 @@ int feed_load(Feed *feed, const Batch *batch, int first, int last, int world, fl
             size_t position = batch->begin + at;
             feed->host_samples[rows++] = batch->order ? batch->order[position] : (uint32_t)position;
         }
-    data_gather(batch->images, feed->host_samples, rows, feed->host_pixels, feed->host_labels);
+    device_host_gathers(feed->device, (int)rows);
+    if (!device_is_timing_only(feed->device))
+        data_gather(batch->images, feed->host_samples, rows, feed->host_pixels, feed->host_labels);
     if (!feed->direct) {
         device_upload(feed->device, feed->device_pixels, feed->host_pixels, rows * feed->pixels);
         device_upload(feed->device, feed->labels, feed->host_labels, rows);

@@ -4,6 +4,7 @@
 #include "base/futex.h"
 #include "base/place.h"
 #include "base/thread.h"
+#include "device/device.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@ typedef struct Member {
     Word finished; /* pieces of work, by the member */
     Team *team;
     int number;
-    Error error; /* of the last piece; the member's own sentence */
+    Error error;     /* of the last piece; the member's own sentence */
+    HostClock clock; /* when it was done */
     pthread_t thread;
 } Member;
 
@@ -30,6 +32,7 @@ struct Team {
     /* the piece of work: written before `given` grows, read after it */
     TeamWork work;
     void *context;
+    HostClock clock; /* the boss's, when it was given out */
     bool closing;
     Member *member; /* [members]; member 0 is the caller */
 };
@@ -43,7 +46,9 @@ static void *member_main(void *argument)
         word_wait(&member->given, piece, team->spin_us, 0);
         if (team->closing)
             return NULL;
+        device_take_over(&team->clock);
         member->error = team->work(team->context, member->number);
+        member->clock = device_hand_over(1);
         word_set(&member->finished, piece);
     }
 }
@@ -57,12 +62,15 @@ Error team_do(Team *team, int active, TeamWork work, void *context)
 {
     team->work = work;
     team->context = context;
+    team->clock = device_hand_over(active);
     for (int i = 1; i < active; i++)
         give(&team->member[i]);
     Error error = work(context, 0);
+    device_hand_over(1); /* whoever is not done yet shares with nobody who is */
     for (int i = 1; i < active; i++) {
         Member *member = &team->member[i];
         word_wait(&member->finished, member->given.value, team->spin_us, 0);
+        device_take_over(&member->clock);
         if (member->error && !error)
             error = error_make("replica %d on device %d: %s", i, i, member->error);
     }

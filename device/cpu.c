@@ -233,31 +233,32 @@ static double cpu_elapsed_ms(Device *device, const Event *from, const Event *to)
     return to->time_ms - from->time_ms;
 }
 
+const Engine cpu_engine = {
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_move,
+    .download = cpu_move,
+    .copy = cpu_copy,
+    .zero = cpu_zero,
+    .bytes_to_float = cpu_bytes_to_float,
+    .linear_forward = cpu_linear_forward,
+    .linear_backward_params = cpu_linear_backward_params,
+    .linear_backward_input = cpu_linear_backward_input,
+    .softmax_cross_entropy = cpu_softmax_cross_entropy,
+    .add = cpu_add,
+    .sgd_step = cpu_sgd_step,
+    .adam_step = cpu_adam_step,
+    .record = cpu_record,
+    .wait = cpu_wait,
+    .sync = cpu_nothing,
+    .elapsed_ms = cpu_elapsed_ms,
+    .recycle_events = cpu_nothing,
+};
+
 Error cpu_open(Device *device)
 {
-    static const Engine engine = {
-        .close = cpu_close,
-        .alloc = cpu_alloc,
-        .free = cpu_free,
-        .upload = cpu_move,
-        .download = cpu_move,
-        .copy = cpu_copy,
-        .zero = cpu_zero,
-        .bytes_to_float = cpu_bytes_to_float,
-        .linear_forward = cpu_linear_forward,
-        .linear_backward_params = cpu_linear_backward_params,
-        .linear_backward_input = cpu_linear_backward_input,
-        .softmax_cross_entropy = cpu_softmax_cross_entropy,
-        .add = cpu_add,
-        .sgd_step = cpu_sgd_step,
-        .adam_step = cpu_adam_step,
-        .record = cpu_record,
-        .wait = cpu_wait,
-        .sync = cpu_nothing,
-        .elapsed_ms = cpu_elapsed_ms,
-        .recycle_events = cpu_nothing,
-    };
-    device->engine = &engine;
+    device->engine = &cpu_engine;
     snprintf(device->name, sizeof device->name, "CPU core");
     return NULL;
 }

@@ -3,8 +3,6 @@
  */
 #include "device/engine.h"
 
-#include "base/clock.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +34,19 @@ Device *device_open(DeviceKind kind, int index, bool tf32, Error *error)
     return device;
 }
 
+Device *device_open_virtual(const Hardware *hardware, VirtualPlace place, Error *error)
+{
+    Device *device = calloc(1, sizeof *device);
+    *error = device ? virtual_open(device, hardware, place) : error_make("no memory for a device");
+    if (*error) {
+        free(device);
+        return NULL;
+    }
+    device->kind = DEVICE_VIRTUAL;
+    device->index = place.index;
+    return device;
+}
+
 void device_close(Device *device)
 {
     if (!device)
@@ -59,11 +70,6 @@ const char *device_name(const Device *device)
 Counters *device_counters(Device *device)
 {
     return &device->counters;
-}
-
-double device_host_clock_ms(void)
-{
-    return clock_ms();
 }
 
 /* --- failure ------------------------------------------------------------------------------ */
@@ -269,7 +275,7 @@ Error device_wait(Device *device, const Event *event)
     TRY(device_failure(device));
     if (event->wait)
         TRY(event->wait(event->source, event->ticket));
-    if (event->handle)
+    if (event->handle || device->kind == DEVICE_VIRTUAL)
         device->engine->wait(device, event);
     return device_failure(device);
 }

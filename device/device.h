@@ -1,4 +1,5 @@
-/* device.h: what the program asks of a device, be it a CPU core or a GPU.
+/* device.h: what the program asks of a device, be it a CPU core, a GPU, or one that is not here
+ * (virtual.h).
  *
  * A device is an engine with its own memory and one queue. Work is done in the order in which it
  * was queued; a call may return before its work is done. The CPU device does the work in the call;
@@ -22,7 +23,7 @@
 
 typedef struct Device Device;
 
-typedef enum { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
+typedef enum { DEVICE_CPU, DEVICE_CUDA, DEVICE_VIRTUAL } DeviceKind;
 
 /* What bytes that cross devices carry: one line of the traffic table each. */
 typedef enum {
@@ -86,6 +87,15 @@ const char *device_name(const Device *device);
  * device_close. */
 Error device_alloc(Device *device, size_t bytes, void **memory);
 void device_free(Device *device, void *memory);
+
+/* Whether the device's memory is the host's, so that samples can be gathered right into it. */
+bool device_shares_host_memory(const Device *device);
+
+/* Whether only time is wanted of it: large memory is then not there, and must not be touched. */
+bool device_is_timing_only(const Device *device);
+
+/* Tells a virtual clock that the host has brought `samples` samples together. */
+void device_host_gathers(Device *device, int samples);
 
 /* Charges memory that somebody else provides (the communicator's heap) to the device's counters. */
 void device_charge(Device *device, size_t bytes);
@@ -170,6 +180,10 @@ typedef struct AdamStep {
 void device_adam_step(Device *device, float *weight, const float *gradient, float *mean,
                       float *square, size_t count, const AdamStep *adam);
 
+/* Work that is only described, for virtual devices: arithmetic, bytes read and written, and the
+ * operations that they are spread over. */
+void device_work(Device *device, double flop, double bytes, int operations);
+
 /* --- order and time ----------------------------------------------------------------------- */
 
 /* The point after all work queued so far. */
@@ -193,8 +207,23 @@ double device_elapsed_ms(Device *device, const Event *from, const Event *to);
  * needs no more events than a turn. */
 void device_recycle_events(Device *device);
 
-/* The host's clock, the same in all processes: CLOCK_MONOTONIC in milliseconds. */
+/* The calling thread's time in milliseconds: the machine's clock (base/clock.h), or, of a thread
+ * that works on virtual devices, its own. */
 double device_host_clock_ms(void);
+
+/* Virtual clocks go along with work that one thread gives another. The giver takes its clock with
+ * device_hand_over, and says how many threads now work at once; the receiver goes on no earlier
+ * than that and what the hand-over costs. Real clocks need none of it. */
+typedef struct HostClock {
+    const struct Hardware *hardware; /* NULL: a real clock */
+    double ms;
+    int threads;
+} HostClock;
+HostClock device_hand_over(int threads);
+void device_take_over(const HostClock *clock);
+
+/* Step `step` begins: a virtual device may take a little longer over one step than over another. */
+void device_begin_step(Device *device, int64_t step);
 
 Counters *device_counters(Device *device);
 

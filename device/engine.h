@@ -7,7 +7,7 @@
 #ifndef TRAINER_DEVICE_ENGINE_H
 #define TRAINER_DEVICE_ENGINE_H
 
-#include "device/device.h"
+#include "device/virtual.h"
 
 typedef struct Engine {
     void (*close)(Device *device);
@@ -70,8 +70,12 @@ typedef struct AdamFactors {
 
 AdamFactors adam_factors(const AdamStep *adam);
 
+/* The CPU's operations, which virtual devices use. */
+extern const Engine cpu_engine;
+
 /* The engines. Each sets engine, name and state; device.c has set the rest. */
 Error cpu_open(Device *device);
+Error virtual_open(Device *device, const Hardware *hardware, VirtualPlace place);
 Error cuda_open(Device *device, bool tf32);
 
 #endif

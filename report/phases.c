@@ -79,6 +79,7 @@ void timer_begin(Timer *timer)
     timer->steps++;
     timer->pending++;
     timer->marks[timer->pending - 1] = 0;
+    device_begin_step(timer->device, timer->steps);
     timer->before = *device_counters(timer->device);
     if (timer->whereabouts)
         atomic_store_explicit(&timer->whereabouts->step, timer->steps, memory_order_relaxed);
@@ -108,7 +109,8 @@ void timer_phase(Timer *timer, Phase phase)
 void timer_wait_begin(Timer *timer)
 {
     timer_phase(timer, PHASE_TRANSFER);
-    timer->wait_from_ms = device_host_clock_ms();
+    int step = timer->pending - 1;
+    timer->wait_from_ms = marks_of(timer, step)[timer->marks[step] - 1].event.time_ms;
 }
 
 /* Moves what the communicator did since the last time into the record; of more operations than it
@@ -143,7 +145,7 @@ void timer_take_talk(Timer *timer)
 void timer_wait_end(Timer *timer)
 {
     double late_ms = take_talk(timer, timer->wait_from_ms);
-    if (late_ms > 0 && device_kind(timer->device) == DEVICE_CPU) {
+    if (late_ms > 0 && device_kind(timer->device) != DEVICE_CUDA) {
         int step = timer->pending - 1;
         struct Mark *wait = &marks_of(timer, step)[timer->marks[step] - 1];
         wait->phase = PHASE_LATE_COLLEAGUE;
