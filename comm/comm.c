@@ -40,16 +40,23 @@ size_t comm_type_bytes(CommType type)
 
 /* --- groups ------------------------------------------------------------------------------- */
 
+int comm_processes(CommKind kind, int world)
+{
+    return kind == COMM_VIRTUAL && world > COMM_MOST_VIRTUAL_RANKS ? 1 : world;
+}
+
 Group *comm_group(CommKind kind, int world, size_t bytes_per_rank, Error *error)
 {
     *error = NULL;
+    int processes = comm_processes(kind, world);
     size_t seats = round_up(shm_seats_bytes(world));
+    size_t arrivals = kind == COMM_VIRTUAL ? round_up(virtual_arrivals_bytes(processes)) : 0;
     size_t last = round_up((size_t)world * sizeof(uint64_t));
     size_t id = round_up(sizeof(Word)) + round_up(COMM_NCCL_ID_BYTES);
     size_t page = 4096;
-    size_t heaps_at = (seats + last + id + page - 1) / page * page;
+    size_t heaps_at = (seats + last + id + arrivals + page - 1) / page * page;
     bytes_per_rank = (bytes_per_rank + page - 1) / page * page;
-    size_t bytes = heaps_at + (size_t)world * bytes_per_rank;
+    size_t bytes = heaps_at + (size_t)processes * bytes_per_rank;
 
     Group *group = calloc(1, sizeof *group);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -64,6 +71,7 @@ Group *comm_group(CommKind kind, int world, size_t bytes_per_rank, Error *error)
     }
     group->kind = kind;
     group->world = world;
+    group->processes = processes;
     group->cores = place_cores();
     group->mapped_bytes = bytes;
     group->bytes_per_rank = bytes_per_rank;
@@ -72,6 +80,7 @@ Group *comm_group(CommKind kind, int world, size_t bytes_per_rank, Error *error)
     group->last = (_Atomic uint64_t *)(group->memory + seats);
     group->nccl_ready = (Word *)(group->memory + seats + last);
     group->nccl_id = group->memory + seats + last + round_up(sizeof(Word));
+    group->arrivals = (double *)(group->memory + seats + last + id);
     group->heaps = group->memory + heaps_at;
     return group;
 }
@@ -103,6 +112,8 @@ Comm *comm_open(Group *group, int rank, Device *device, double timeout_s, bool b
     comm->bucket = -1;
     if (group->kind == COMM_NCCL)
         *error = nccl_open_seat(comm);
+    else if (group->kind == COMM_VIRTUAL)
+        *error = virtual_open_seat(comm);
     else if (device && device_kind(device) == DEVICE_CUDA)
         *error = staged_open_seat(comm);
     else

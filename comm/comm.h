@@ -25,9 +25,16 @@ typedef struct Group Group;
 typedef struct Comm Comm;
 
 typedef enum {
-    COMM_SHM, /* shared memory of one machine; with CUDA devices staged through the host */
-    COMM_NCCL /* NCCL: one GPU per rank */
+    COMM_SHM,    /* shared memory of one machine; with CUDA devices staged through the host */
+    COMM_NCCL,   /* NCCL: one GPU per rank */
+    COMM_VIRTUAL /* for virtual devices: shared memory, and virtual clocks */
 } CommKind;
+
+/* Of virtual ranks, so many are processes; beyond, one stands for all. */
+#define COMM_MOST_VIRTUAL_RANKS 16
+
+/* The processes that a group of `world` ranks has. */
+int comm_processes(CommKind kind, int world);
 
 typedef enum { COMM_FLOAT, COMM_DOUBLE, COMM_INT32, COMM_UINT64 } CommType;
 

@@ -45,7 +45,8 @@ typedef struct Transport {
 struct Group {
     CommKind kind;
     int world;
-    int cores; /* that the ranks share: with one each, they may spin while they wait */
+    int processes; /* ranks that are there: all of them, but for virtual ones */
+    int cores;     /* that the ranks share: with one each, they may spin while they wait */
     size_t mapped_bytes;
     size_t bytes_per_rank;
     unsigned char *memory;  /* the mapping: seats (struct Seat, shm.c), the NCCL id, then heaps */
@@ -54,7 +55,8 @@ struct Group {
     _Atomic uint64_t
         *last; /* in the mapping: [world], what each rank started last: sequence * 8 + collective */
     void *seats;          /* in the mapping: [world] of shm.c's struct Seat */
-    unsigned char *heaps; /* in the mapping: [world][bytes_per_rank] */
+    double *arrivals;     /* in the mapping: virtual ranks' (comm/virtual.c) */
+    unsigned char *heaps; /* in the mapping: [processes][bytes_per_rank] */
 };
 
 struct Comm {
@@ -76,6 +78,7 @@ struct Comm {
 Error shm_open_seat(Comm *comm);
 Error staged_open_seat(Comm *comm); /* shared memory for CUDA devices: through the host */
 Error nccl_open_seat(Comm *comm);
+Error virtual_open_seat(Comm *comm);
 
 /* "all_reduce" and so on; bytes of an element. */
 const char *collective_name(Collective collective);
@@ -83,6 +86,9 @@ size_t comm_type_bytes(CommType type);
 
 /* Bytes for the seats of a group (known to shm.c). */
 size_t shm_seats_bytes(int world);
+
+/* Bytes for the arrivals of virtual ranks (known to virtual.c). */
+size_t virtual_arrivals_bytes(int processes);
 
 /* NCCL's part of struct Peers (comm/nccl.c); NULL functions where NCCL is not built in. */
 typedef struct PeersTransport {
