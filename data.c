@@ -51,6 +51,13 @@ static void images_free(Images *images)
     *images = (Images){0};
 }
 
+void data_describe(size_t samples, int pixels, int classes, Dataset *dataset)
+{
+    *dataset = (Dataset){.name = "described"};
+    dataset->train = (Images){.count = samples, .height = 1, .width = pixels, .classes = classes};
+    dataset->test = (Images){.height = 1, .width = pixels, .classes = classes};
+}
+
 void data_free(Dataset *dataset)
 {
     images_free(&dataset->train);

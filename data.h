@@ -36,6 +36,9 @@ typedef struct Dataset {
 Error data_load(const char *source, size_t samples, uint64_t seed, Dataset *dataset);
 void data_free(Dataset *dataset);
 
+/* Images that are only counted, where nothing is computed: `samples` of `pixels` pixels. */
+void data_describe(size_t samples, int pixels, int classes, Dataset *dataset);
+
 /* Copies samples into a batch: pixels [count, height * width], labels [count]. */
 void data_gather(const Images *images, const uint32_t *samples, size_t count, uint8_t *pixels,
                  uint8_t *labels);

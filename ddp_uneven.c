@@ -8,7 +8,7 @@
 
 Error uneven_agree(const Job *job, Comm *comm, uint64_t *scratch)
 {
-    uint64_t batches[OPTIONS_MOST_DEVICES];
+    uint64_t batches[OPTIONS_MOST_VIRTUAL];
     int world = comm_world(comm), fewest = 0, most = 0;
     batches[job->rank] = (uint64_t)config_batches(job->config, world, job->rank);
     TRY(replicas_gather(comm, job->worker[0].device, batches, 1, scratch));

@@ -274,6 +274,11 @@ static int train_and_report(Options *options, double start_ms)
     Checkpoint *checkpoint = NULL;
     Error error = open_checkpoint(options, &checkpoint);
     if (!error)
+        error = options_hardware(options);
+    if (!error && options->hardware.timing_only)
+        data_describe((size_t)options->batch, options->widths[0], options->widths[options->layers],
+                      &data);
+    else if (!error)
         error = data_load(options->data, (size_t)options->samples, options->seed, &data);
     if (error) {
         int status = complain(error, EXIT_USAGE);

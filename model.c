@@ -29,6 +29,15 @@ static int last_layer(const Layout *layout)
     return layout->layers - 1;
 }
 
+/* Places a parameter at the end of the arena. */
+static void place(Layout *layout, Parameter *parameter, size_t count)
+{
+    parameter->count = count;
+    parameter->offset = layout->arena_count;
+    layout->parameter_count += count;
+    layout->arena_count += (count + 3) / 4 * 4;
+}
+
 static void add_parameter(Layout *layout, int layer, bool branch, bool bias)
 {
     Parameter *parameter = &layout->parameter[layout->parameters++];
@@ -41,15 +50,13 @@ static void add_parameter(Layout *layout, int layer, bool branch, bool bias)
         snprintf(parameter->name, sizeof parameter->name, "%d.%s", 2 * layer, kind);
     parameter->rows = layout->widths[layer + 1];
     parameter->columns = bias ? 0 : layout->widths[layer];
-    parameter->count = (size_t)parameter->rows * (bias ? 1 : (size_t)parameter->columns);
-    parameter->offset = layout->arena_count;
-    layout->parameter_count += parameter->count;
-    layout->arena_count += (parameter->count + 3) / 4 * 4;
+    place(layout, parameter, (size_t)parameter->rows * (bias ? 1 : (size_t)parameter->columns));
 }
 
 void layout_init_branched(Layout *layout, const int *widths, int layers, Unused unused)
 {
-    *layout = (Layout){.layers = layers, .branch = unused != UNUSED_NONE};
+    *layout = (Layout){
+        .layers = layers, .branch = unused != UNUSED_NONE, .gradient_width = widths[layers]};
     memcpy(layout->widths, widths, sizeof *widths * ((size_t)layers + 1));
     if (layout->branch) {
         add_parameter(layout, last_layer(layout), true, true);
@@ -58,6 +65,28 @@ void layout_init_branched(Layout *layout, const int *widths, int layers, Unused 
     for (int layer = layers - 1; layer >= 0; layer--) {
         add_parameter(layout, layer, false, true);
         add_parameter(layout, layer, false, false);
+    }
+}
+
+void layout_init_workload(Layout *layout, const Workload *workload)
+{
+    const double float_bytes = sizeof(float);
+    *layout = (Layout){
+        .layers = 1,
+        .workload = workload,
+        .widths = {(int)(workload->input_bytes / float_bytes),
+                   (int)(workload->output_bytes / float_bytes)},
+        .gradient_width = (int)(workload->output_gradient_bytes / float_bytes),
+    };
+    for (int i = workload->layers - 1; i >= 0; i--) {
+        const WorkLayer *layer = &workload->layer[i];
+        for (int j = layer->parameters - 1; j >= 0; j--) {
+            Parameter *parameter = &layout->parameter[layout->parameters++];
+            snprintf(parameter->name, sizeof parameter->name, "%s.%d", layer->name, j);
+            parameter->rows = 1;
+            parameter->columns = (int)layer->count[j];
+            place(layout, parameter, layer->count[j]);
+        }
     }
 }
 
@@ -180,9 +209,40 @@ static void branch_forward(Model *model, int rows)
                (size_t)rows * (size_t)out);
 }
 
+/* A pass over a network that is only described. Forward writes its activations and reads them once;
+ * backward does twice as much of everything. */
+static void workload_forward(Model *model, int rows)
+{
+    const Workload *workload = model->layout->workload;
+    for (int i = 0; i < workload->layers; i++) {
+        const WorkLayer *layer = &workload->layer[i];
+        device_work(model->device, rows * layer->flop, 2 * rows * layer->activation_bytes,
+                    layer->operations);
+    }
+}
+
+static void workload_backward(Model *model, int rows, GradientReady ready, void *context)
+{
+    const Workload *workload = model->layout->workload;
+    int parameter = 0;
+    for (int i = workload->layers - 1; i >= 0; i--) {
+        const WorkLayer *layer = &workload->layer[i];
+        device_work(model->device, 0, 4 * rows * layer->activation_bytes, 2 * layer->operations);
+        for (int product = 0; product < 2; product++) /* gradients of input and parameters */
+            device_work(model->device, rows * layer->flop, 0, 0);
+        for (int j = 0; j < layer->parameters; j++, parameter++)
+            if (ready)
+                ready(context, parameter);
+    }
+}
+
 void model_forward(Model *model, int rows)
 {
     const Layout *layout = model->layout;
+    if (layout->workload) {
+        workload_forward(model, rows);
+        return;
+    }
     for (int layer = 0; layer < layout->layers; layer++) {
         const Parameter *bias = &layout->parameter[layout_bias(layout, layer)];
         const Parameter *weight = bias + 1;
@@ -236,6 +296,10 @@ void model_backward(Model *model, int rows, bool accumulate, GradientReady ready
     bool branch = layout->branch && !model->skips_branch;
     for (int i = 0; i < layout->parameters; i++)
         model->no_gradient[i] = model_skips(model, i);
+    if (layout->workload) {
+        workload_backward(model, rows, ready, context);
+        return;
+    }
     if (branch) {
         branch_backward_params(model, rows, accumulate);
         if (ready) {

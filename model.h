@@ -8,11 +8,12 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "workload.h"
 
 #include <stdint.h>
 
 #define MODEL_MOST_LAYERS     64
-#define MODEL_MOST_PARAMETERS (2 * MODEL_MOST_LAYERS + 2) /* the branch's, too */
+#define MODEL_MOST_PARAMETERS WORKLOAD_MOST_PARAMETERS /* an MLP has 130 at most */
 
 /* A model may have a branch: one more linear layer beside the last one, from the same activation to
  * the logits, to which its output is added. It is there to be skipped: a parameter that took no
@@ -31,7 +32,7 @@ const char *unused_name(Unused unused);
  * nn.ReLU: layer i is module 2i ("0.weight", "0.bias", "2.weight", ...); a model of one layer is a
  * plain nn.Linear ("weight", "bias"). The branch is "branch.weight" and "branch.bias". */
 typedef struct Parameter {
-    char name[24];
+    char name[40];
     int rows;
     int columns;   /* 0 for a bias */
     size_t offset; /* floats from the start of an arena */
@@ -48,7 +49,10 @@ typedef struct Layout {
     int layers;
     int widths[MODEL_MOST_LAYERS + 1]; /* input, hidden ..., classes */
     bool branch;
-    int parameters;                             /* 2 per layer, and 2 of the branch */
+    const Workload *workload; /* the caller's: what is only timed; NULL: an MLP */
+    int gradient_width;       /* of the loss's gradient, per sample: the classes, but for some
+                                 workloads */
+    int parameters;           /* 2 per layer, and 2 of the branch */
     Parameter parameter[MODEL_MOST_PARAMETERS]; /* in arena order */
     size_t parameter_count;                     /* floats that are learned */
     size_t arena_count;                         /* floats of an arena, with the gaps */
@@ -59,6 +63,10 @@ void layout_init(Layout *layout, const int *widths, int layers);
 
 /* The same with a branch, unless `unused` is UNUSED_NONE. */
 void layout_init_branched(Layout *layout, const int *widths, int layers, Unused unused);
+
+/* The layout of a network that is only described: its tensors, with one "layer" from input to
+ * output. */
+void layout_init_workload(Layout *layout, const Workload *workload);
 
 /* Index of the bias of `layer` in layout->parameter; its weight is the next one. */
 int layout_bias(const Layout *layout, int layer);

@@ -101,6 +101,23 @@ Error parse_sizes(const char *name, const char *text, size_t least, size_t most,
     return NULL;
 }
 
+Error parse_reals(const char *name, const char *text, double least, double most, double *values,
+                  int room, int *count)
+{
+    *count = 0;
+    for (const char *at = text;; at++) {
+        char number[64];
+        size_t length = strcspn(at, ",");
+        snprintf(number, sizeof number, "%.*s", (int)length, at);
+        if (*count == room)
+            return error_make("--%s=%s: at most %d numbers", name, shown(text).text, room);
+        TRY(parse_real(name, number, least, most, &values[(*count)++]));
+        at += length;
+        if (!*at)
+            return NULL;
+    }
+}
+
 Error parse_list(const char *name, const char *text, int least, int most, int *values, int room,
                  int *count)
 {

@@ -153,7 +153,19 @@ const struct argp_option options_table[] = {
     {"ordered", KEY_ORDERED, 0, 0, "print the ranks in order, not as they finish", 0},
     {"guess", KEY_GUESS, "X", 0, "what rank 0 will hold: right or wrong, and why", 0},
 
-    {0, 0, 0, 0, "What to keep (files in the safetensors format, as PyTorch has them):", 8},
+    {0, 0, 0, 0, "On hardware that is not here (profiles/README.md):", 8},
+    {"profile", KEY_PROFILE, "NAME", 0,
+     "virtual devices, with clocks that follow a file of profiles/, such as 4x-v100-nvlink", 0},
+    {"timing-only", KEY_TIMING_ONLY, 0, 0, "keep time, and leave out arithmetic and memory", 0},
+    {"workload", KEY_WORKLOAD, "NAME", 0,
+     "time another network, a file of workloads/, such as resnet-50", 0},
+    {"interpreter", KEY_INTERPRETER, 0, 0,
+     "as PyTorch: Python queues the operations, and DP's threads share its interpreter", 0},
+    {"link-gbps", KEY_LINK_GBPS, "X,X,...", 0,
+     "the links' Gbit/s instead of the profile's; several: one comparison for each", 0},
+    {"latency-us", KEY_LATENCY_US, "X,X,...", 0, "their latency, likewise", 0},
+
+    {0, 0, 0, 0, "What to keep (files in the safetensors format, as PyTorch has them):", 9},
     {"save", KEY_SAVE, "FILE", 0, "the run, after every epoch and at the end", 0},
     {"load", KEY_LOAD, "FILE", 0, "begin with the weights of such a file", 0},
     {"resume", KEY_RESUME, "FILE", 0,
@@ -164,7 +176,7 @@ const struct argp_option options_table[] = {
      "save no more than PyTorch's load_state_dict takes; it cannot be resumed", 0},
     {"strict", KEY_STRICT, 0, 0, "load only what has the model's keys, to the letter", 0},
 
-    {0, 0, 0, 0, "What to print:", 9},
+    {0, 0, 0, 0, "What to print:", 10},
     {"show-sampler", KEY_SHOW_SAMPLER, 0, 0,
      "which rank gets which of --samples=N (12) in each of --epochs=N; trains nothing", 0},
     {"no-set-epoch", KEY_NO_SET_EPOCH, 0, 0, "the mistake: every epoch in the first one's order",
@@ -227,7 +239,7 @@ Error options_set(Options *o, int key, const char *text)
         o->mode = (Mode)choice;
         return NULL;
     case KEY_DEVICES:
-        return parse_list("devices", text, 1, OPTIONS_MOST_DEVICES, o->devices, OPTIONS_MOST_COUNTS,
+        return parse_list("devices", text, 1, OPTIONS_MOST_VIRTUAL, o->devices, OPTIONS_MOST_COUNTS,
                           &o->device_counts);
     case KEY_DEVICE:
         if (*text >= '0' && *text <= '9')
@@ -351,6 +363,28 @@ Error options_set(Options *o, int key, const char *text)
         return parse_real("guess", text, -1e12, 1e12, &o->guess);
     case KEY_SIZES:
         return parse_sizes("sizes", text, 4, (size_t)1 << 32, &o->least_bytes, &o->most_bytes);
+    case KEY_PROFILE:
+        if (!*text)
+            return error_make("--profile=: give a name, such as 4x-v100-nvlink, or a file");
+        o->profile = text;
+        return NULL;
+    case KEY_WORKLOAD:
+        if (!*text)
+            return error_make("--workload=: give a name, such as resnet-50, or a file");
+        o->workload_name = text;
+        return NULL;
+    case KEY_TIMING_ONLY:
+        o->hardware.timing_only = true;
+        return NULL;
+    case KEY_INTERPRETER:
+        o->hardware.interpreter = true;
+        return NULL;
+    case KEY_LINK_GBPS:
+        return parse_reals("link-gbps", text, 0.001, 1e6, o->link_gbps, OPTIONS_MOST_SWEEP,
+                           &o->link_counts);
+    case KEY_LATENCY_US:
+        return parse_reals("latency-us", text, 0, 1e7, o->latency_us, OPTIONS_MOST_SWEEP,
+                           &o->latency_counts);
     case KEY_SAVE:
     case KEY_LOAD:
     case KEY_RESUME:
@@ -466,5 +500,7 @@ Error options_parse(int argc, char **argv, Options *options, bool *done)
 void options_free(Options *options)
 {
     free(options->command_line);
+    free(options->workload);
     options->command_line = NULL;
+    options->workload = NULL;
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "checkpoint.h"
 #include "data.h"
+#include "device/virtual.h"
 #include "fault.h"
 #include "hello.h"
 #include "model.h"
@@ -15,7 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define OPTIONS_MOST_DEVICES 256
+#define OPTIONS_MOST_DEVICES 256   /* that are there */
+#define OPTIONS_MOST_VIRTUAL 16384 /* that are not */
+#define OPTIONS_MOST_SWEEP   16
 #define OPTIONS_MOST_COUNTS  16
 #define OPTIONS_MOST_SWEEP   16
 
@@ -80,6 +83,14 @@ typedef struct Options {
     bool collective_given;
     size_t least_bytes, most_bytes; /* of --mode=bench */
 
+    const char *profile; /* name or file of the hardware that is not here; NULL: real devices */
+    const char *workload_name;
+    Hardware hardware;  /* with --profile, from options_hardware on; its two flags as typed */
+    Workload *workload; /* freed by options_free */
+    int link_counts, latency_counts; /* of the next two */
+    double link_gbps[OPTIONS_MOST_SWEEP];
+    double latency_us[OPTIONS_MOST_SWEEP];
+
     const char *save; /* file; NULL: none */
     const char *load;
     const char *resume;
@@ -107,6 +118,15 @@ typedef struct Options {
  * and set `*done`. */
 Error options_parse(int argc, char **argv, Options *options, bool *done);
 void options_free(Options *options);
+
+/* Reads what --profile and --workload name into options->hardware and options->workload, and checks
+ * that the options go with it. To be called before the data are loaded. Does nothing without
+ * --profile. */
+Error options_hardware(Options *options);
+
+/* Gives options->hardware the link speed and the latency at these indices of --link-gbps and
+ * --latency-us, where they were given. */
+void options_set_link(Options *options, int link, int latency);
 
 /* Makes these options those of the run that was saved in options->resume. An Error names the option
  * that was typed and contradicts it. To be called before the data are loaded. */

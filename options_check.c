@@ -208,6 +208,8 @@ static Error check_uneven(const Options *options, const Dataset *data)
 
 Error options_check(Options *options, const Dataset *data, int cores)
 {
+    if (options->profile)
+        cores = options->hardware.profile.per_node * options->hardware.profile.nodes;
     Shown name = shown(data->name);
     if (options->samples_given && strcmp(data->name, "synthetic") != 0)
         return error_make("--samples belongs to --data=synthetic; %s has %zu training images",
@@ -260,5 +262,5 @@ Error options_check(Options *options, const Dataset *data, int cores)
         return error_make("--%s=%s: --devices=%d are rank0 to rank%d", fault->option,
                           shown(fault->text).text, most, most - 1);
     TRY(options_check_files(options));
-    return check_memory(options);
+    return options->hardware.timing_only ? NULL : check_memory(options);
 }

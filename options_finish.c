@@ -193,6 +193,41 @@ static Error finish_algorithm(const Parse *parse)
     return NULL;
 }
 
+/* --profile and what belongs to it */
+static Error finish_profile(const Parse *parse)
+{
+    const Options *o = parse->options;
+    for (int key = KEY_WORKLOAD; !o->profile && key <= KEY_LATENCY_US; key++)
+        if (given(parse, key))
+            return error_make("--workload, --timing-only, --interpreter, --link-gbps and "
+                              "--latency-us belong to virtual devices: give --profile=NAME, too");
+    if (!o->profile) {
+        int most = o->device_counts ? o->devices[o->device_counts - 1] : 0;
+        if (most > OPTIONS_MOST_DEVICES)
+            return error_make("--devices=%d: at most %d; more only as virtual devices, with "
+                              "--profile=NAME",
+                              most, OPTIONS_MOST_DEVICES);
+        return NULL;
+    }
+    if (o->mode == MODE_HELLO || o->mode == MODE_BENCH || o->describe || o->show_sampler)
+        return error_make("--profile is for training: with --mode=compare, single, dp or ddp");
+    if (o->device == CHOICE_CUDA || o->comm != COMM_CHOICE_AUTO)
+        return error_make("--profile makes virtual devices: leave out --device=cuda and --comm");
+    bool only_timing = o->hardware.timing_only;
+    if (o->workload_name && !only_timing)
+        return error_make("--workload describes a network that is timed, not computed: add "
+                          "--timing-only");
+    if (o->workload_name && given(parse, KEY_LAYERS))
+        return error_make("--workload and --layers both say what network: give one of them");
+    if (only_timing && (given(parse, KEY_EPOCHS) || o->log_losses || o->save || o->load ||
+                        o->resume || given(parse, KEY_DATA)))
+        return error_make("--timing-only learns nothing: leave out --epochs, --log-losses, "
+                          "--data, --save, --load and --resume");
+    if (o->unused != UNUSED_NONE && o->workload_name)
+        return error_make("--unused adds a branch to an MLP: leave out --workload");
+    return NULL;
+}
+
 /* --mode=bench and --sizes */
 static Error finish_bench(const Parse *parse)
 {
@@ -269,7 +304,7 @@ Error options_finish(const Parse *parse)
     if (given(parse, KEY_EPOCHS) && given(parse, KEY_STEPS))
         return error_make("--epochs and --steps both say how long to train: give one of them");
     if (!given(parse, KEY_EPOCHS) && !given(parse, KEY_STEPS))
-        TRY(o->mode == MODE_COMPARE || o->mode == MODE_LADDER
+        TRY(o->mode == MODE_COMPARE || o->mode == MODE_LADDER || o->hardware.timing_only
                 ? options_set(o, KEY_STEPS, DEFAULT_STEPS)
                 : options_set(o, KEY_EPOCHS, DEFAULT_EPOCHS));
 
@@ -320,5 +355,6 @@ Error options_finish(const Parse *parse)
     TRY(finish_fault(o));
     TRY(finish_algorithm(parse));
     TRY(finish_devices(o));
+    TRY(finish_profile(parse));
     return finish_gpus(o);
 }

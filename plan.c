@@ -13,6 +13,11 @@ Error plan_devices(const Options *options, Config *config)
     config->comm_kind = COMM_SHM;
     config->algorithm = options->algorithm;
     config->star = true;
+    if (options->profile) {
+        config->device_kind = DEVICE_VIRTUAL;
+        config->comm_kind = COMM_VIRTUAL;
+        return NULL;
+    }
     if (options->device == CHOICE_CPU)
         return NULL;
     const char *reason = NULL;
@@ -101,11 +106,14 @@ static Error check_fault(const Config *config)
 /* A run with the buckets that were asked for. */
 static Run *add_run(const Options *options, Plan *plan, RunKind kind, int devices)
 {
+    bool one_process = kind == RUN_SINGLE || kind == RUN_DP;
+    int processes = one_process ? 1 : comm_processes(plan->config.comm_kind, devices);
     Run *run = &plan->run[plan->runs++];
     *run = (Run){
         .kind = kind,
         .devices = devices,
-        .processes = kind == RUN_SINGLE || kind == RUN_DP ? 1 : devices,
+        .processes = processes,
+        .recorded = one_process ? devices : processes,
         .bucket_mb = options->bucket_mb,
         .bucket_explicit = options->bucket_given,
         .rung = RUNG_NONE,
@@ -162,7 +170,10 @@ static void plan_runs(const Options *options, Plan *plan)
         int devices = options->devices[i];
         if (devices == 1)
             continue;
-        add_run(options, plan, RUN_DP, devices);
+        const Hardware *hardware = plan->config.hardware;
+        if (!hardware ||
+            devices <= hardware->profile.per_node) /* one process cannot span machines */
+            add_run(options, plan, RUN_DP, devices);
         add_run(options, plan, RUN_DDP, devices);
         add_run(options, plan, RUN_DDP_NO_OVERLAP, devices);
         add_run(options, plan, RUN_LIMIT, devices);
@@ -232,6 +243,7 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     config->on_uneven = options->on_uneven;
     config->fault = options->fault;
     config->timeout_s = options->timeout_s;
+    config->hardware = options->profile ? &options->hardware : NULL;
     TRY(plan_devices(options, config));
     config->save = (CheckpointSettings){
         .path = options->save,
@@ -243,7 +255,10 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
         TRY(plan_resume(options, data, checkpoint, config));
     TRY(plan_schedule(options, data, config));
     TRY(check_fault(config));
-    layout_init_branched(&plan->layout, options->widths, options->layers, options->unused);
+    if (options->workload)
+        layout_init_workload(&plan->layout, options->workload);
+    else
+        layout_init_branched(&plan->layout, options->widths, options->layers, options->unused);
     plan_runs(options, plan);
     for (int i = 0; i < plan->runs; i++) {
         Run *run = &plan->run[i];
@@ -255,6 +270,7 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
         TRY(error);
     }
     TRY(plan_share(plan));
-    layout_init_weights(&plan->layout, config->seed, plan->initial_weights);
+    if (!config_timing_only(config))
+        layout_init_weights(&plan->layout, config->seed, plan->initial_weights);
     return checkpoint ? plan_load(options, checkpoint, plan) : NULL;
 }

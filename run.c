@@ -13,6 +13,11 @@ const char *run_kind_name(RunKind kind)
     return names[kind];
 }
 
+bool config_timing_only(const Config *config)
+{
+    return config->hardware && config->hardware->timing_only;
+}
+
 /* --- the schedule ------------------------------------------------------------------------- */
 
 int64_t config_turn_end(const Config *config, int64_t step)
@@ -84,7 +89,7 @@ static void lay_out(Plan *plan, Pieces *pieces)
     size_t steps = (size_t)plan->config.total_steps;
     for (int i = 0; i < plan->runs; i++) {
         Run *run = &plan->run[i];
-        size_t devices = (size_t)run->devices;
+        size_t devices = (size_t)run->recorded;
         run->shared = take(pieces, sizeof *run->shared);
         run->lanes = take(pieces, sizeof *run->lanes * devices);
         run->records = take(pieces, sizeof *run->records * devices * steps);

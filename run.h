@@ -10,6 +10,7 @@
 #include "checkpoint.h"
 #include "comm/comm.h"
 #include "data.h"
+#include "device/virtual.h"
 #include "fault.h"
 #include "model.h"
 #include "optimizer.h"
@@ -41,7 +42,8 @@ const char *run_kind_name(RunKind kind);
 /* What all runs of a command have in common. */
 typedef struct Config {
     DeviceKind device_kind;
-    int gpus; /* that the devices are spread over */
+    int gpus;                 /* that the devices are spread over */
+    const Hardware *hardware; /* of virtual devices; else NULL */
     CommKind comm_kind;
     CommAlgorithm algorithm; /* of all-reduces in shared memory */
     bool tf32;
@@ -68,6 +70,9 @@ typedef struct Config {
 
     CheckpointSettings save; /* at the end and after every epoch */
 } Config;
+
+/* Whether nothing is computed, so that there are no weights and no loss. */
+bool config_timing_only(const Config *config);
 
 /* The step at which the turn that begins at `step` ends, and whether the test set is then run, or
  * the run saved. */
@@ -121,12 +126,13 @@ typedef struct Run {
     bool bucket_explicit; /* also the first one */
     Rung rung;            /* of --mode=ladder */
     bool sweep;           /* a point of --sweep-buckets' curve */
-    Group *group;         /* DDP; else NULL */
+    int recorded; /* devices that leave records: all, but where one virtual rank stands for all */
+    Group *group; /* DDP; else NULL */
     RunShared *shared;
-    LaneShared *lanes;       /* [devices] */
-    StepRecord *records;     /* [devices][total_steps] */
-    StepPart *parts;         /* [devices][total_steps][timer_most_marks]; NULL but for accumulate */
-    Evaluation *evaluations; /* [devices][config->evaluations] */
+    LaneShared *lanes;   /* [recorded] */
+    StepRecord *records; /* [recorded][total_steps] */
+    StepPart *parts;     /* [recorded][total_steps][timer_most_marks]; NULL but for accumulate */
+    Evaluation *evaluations; /* [recorded][config->evaluations] */
     float *final_weights;    /* arena of device 0 at the end */
 } Run;
 

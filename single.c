@@ -22,7 +22,7 @@ static Error single_open(Job *job)
         return error_make("no memory");
     job->state = single;
     single->share = job->rank;
-    single->shares = job->run->processes;
+    single->shares = job->run->devices;
 
     float *weights, *gradients;
     TRY(worker_alloc_arena(job, 0, &weights));

@@ -124,7 +124,7 @@ static double last_loss(const Plan *plan, const Run *run)
     if (steps == 0)
         return NAN;
     double sum = 0;
-    for (int device = 0; device < run->devices; device++)
+    for (int device = 0; device < run->recorded; device++)
         sum += run_records(plan, run, device)[steps - 1].loss_sum;
     return sum / run_records(plan, run, 0)[steps - 1].rows;
 }
@@ -148,7 +148,7 @@ static void show_epochs(Supervisor *supervisor)
         double correct = 0, loss = 0, rows = 0;
         int64_t from = epoch ? run_evaluations(plan, run, 0)[epoch - 1].steps : 0;
         int64_t to = run_evaluations(plan, run, 0)[epoch].steps;
-        for (int device = 0; device < run->devices; device++) {
+        for (int device = 0; device < run->recorded; device++) {
             correct += run_evaluations(plan, run, device)[epoch].correct;
             for (int64_t step = from; step < to; step++)
                 loss += run_records(plan, run, device)[step].loss_sum;

@@ -77,6 +77,10 @@ void worker_set_transport(Job *job, const char *transport)
 void worker_loss(Worker *worker, const Batch *batch, int rows)
 {
     const Layout *layout = worker->model.layout;
+    if (layout->workload) { /* its loss is one of its layers, but for the boss's part in it */
+        device_work(worker->device, 0, sizeof(float) * (double)layout->gradient_width * rows, 1);
+        return;
+    }
     device_softmax_cross_entropy(worker->device, worker->model.logit_gradient,
                                  &worker->stats[batch->slot], model_logits(&worker->model),
                                  worker->feed.labels, rows, layout->widths[layout->layers],
@@ -110,7 +114,13 @@ static Error open_devices(Job *job)
         int index = job->config->gpus > 0 ? device % job->config->gpus : device;
         Error error = NULL;
         job->worker[i].device =
-            device_open(job->config->device_kind, index, job->config->tf32, &error);
+            job->config->hardware
+                ? device_open_virtual(job->config->hardware,
+                                      (VirtualPlace){.index = device,
+                                                     .devices = job->run->devices,
+                                                     .workers = job->workers},
+                                      &error)
+                : device_open(job->config->device_kind, index, job->config->tf32, &error);
         TRY(error);
         LaneShared *lane = &job->run->lanes[device];
         snprintf(lane->device_name, sizeof lane->device_name, "%s",
@@ -331,7 +341,7 @@ static Error train_steps(Job *job, const Strategy *strategy, Sampler *sampler)
 
         bool evaluates = config_evaluates_after(config, step);
         bool saves_now = config_saves_after(config, step);
-        if (strategy->epoch_end && (evaluates || saves_now))
+        if (strategy->epoch_end && !config_timing_only(config) && (evaluates || saves_now))
             TRY(strategy->epoch_end(job));
         if (evaluates) {
             if (job->run->kind != RUN_LIMIT)
@@ -362,7 +372,7 @@ Error train(const Plan *plan, Run *run, int rank)
         .layout = &plan->layout,
         .run = run,
         .rank = rank,
-        .workers = run->processes == 1 ? run->devices : 1,
+        .workers = run->kind == RUN_DP ? run->devices : 1,
     };
     job.worker = calloc((size_t)job.workers, sizeof *job.worker);
     if (!job.worker)

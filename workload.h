@@ -15,7 +15,7 @@
  * bytes and the operations. */
 typedef struct WorkLayer {
     char name[48];
-    int parameters; /* tensors */
+    int parameters;  /* tensors */
     size_t count[8]; /* elements of each, in PyTorch's order of registration */
     double flop;
     double activation_bytes;
@@ -24,7 +24,7 @@ typedef struct WorkLayer {
 
 typedef struct Workload {
     char name[64];
-    char sample[64]; /* "image, 224 x 224" */
+    char sample[64];                                         /* "image, 224 x 224" */
     double input_bytes, output_bytes, output_gradient_bytes; /* per sample */
     int layers;
     int parameters; /* tensors of all layers */

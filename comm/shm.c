@@ -408,7 +408,8 @@ static Error shm_alloc(Comm *comm, size_t bytes, void **memory)
                           comm->rank, left, bytes);
     *memory = shm->heap + shm->heap_used;
     shm->heap_used += bytes;
-    memset(*memory, 0, bytes);
+    if (!comm->untouched)
+        memset(*memory, 0, bytes);
     return NULL;
 }
 

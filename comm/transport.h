@@ -69,6 +69,7 @@ struct Comm {
     BytesKind kind;
     int bucket;
     CommAlgorithm algorithm;
+    bool untouched;    /* memory is handed out as it is mapped: zero, and not there until used */
     uint64_t sequence; /* operations started */
     char last_text[64];
     void *state; /* the transport's own */

@@ -194,9 +194,10 @@ static Error virtual_comm_wait(void *source, uint64_t ticket)
 {
     Comm *comm = source;
     VirtualComm *self = comm->state;
-    TRY(settle(comm, (uint32_t)ticket));
-    if (self->waited < ticket)
-        charge_share(comm, (uint32_t)self->started);
+    if (self->waited < ticket) { /* the first wait after computing: for all that was started */
+        TRY(settle(comm, self->started));
+        charge_share(comm, self->started);
+    }
     self->together_ms = fmax(self->together_ms, self->done_ms[ticket % ARRIVALS]);
     return NULL;
 }
@@ -290,6 +291,7 @@ Error virtual_open_seat(Comm *comm)
     self->inner.group = &self->inner_group;
     self->inner.device = NULL; /* what moves is counted here */
     self->inner.background = false;
+    self->inner.untouched = self->hardware->timing_only;
     comm->state = self;
     comm->transport = &transport;
     Error error = shm_open_seat(&self->inner);

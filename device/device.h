@@ -180,8 +180,8 @@ typedef struct AdamStep {
 void device_adam_step(Device *device, float *weight, const float *gradient, float *mean,
                       float *square, size_t count, const AdamStep *adam);
 
-/* Work that is only described, for virtual devices: arithmetic, bytes read and written, and the
- * operations that they are spread over. */
+/* Work that is only described, for virtual devices: a product of `flop`, if there is one, then
+ * `operations` elementwise operations that touch `bytes` in all. */
 void device_work(Device *device, double flop, double bytes, int operations);
 
 /* --- order and time ----------------------------------------------------------------------- */

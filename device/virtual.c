@@ -14,7 +14,7 @@
 
 /* With timing only, larger pieces of memory are addresses without anything behind them. What steers
  * the program (counts, shapes, agreements of the ranks) is far smaller, and is there. */
-#define REAL_MEMORY_BYTES (1 << 20)
+#define REAL_MEMORY_BYTES ((size_t)32 << 20)
 
 typedef struct Virtual {
     const Hardware *hardware;
@@ -106,13 +106,19 @@ void virtual_delay(Device *device, double ms)
     advance_to(device, fmax(self->queue_ms, host.now_ms) + ms);
 }
 
+/* The device works for so long, once it is free. */
+static void run_for(Device *device, double ms)
+{
+    Virtual *self = virtual_of(device);
+    ms = fmax(ms, self->hardware->profile.shortest_ms) * self->factor;
+    advance_to(device, fmax(host.now_ms, self->queue_ms) + ms);
+}
+
 /* Queues an operation of the device's own. */
 static void compute(Device *device, double ms)
 {
-    Virtual *self = virtual_of(device);
     virtual_launch(device);
-    ms = fmax(ms, self->hardware->profile.shortest_ms) * self->factor;
-    advance_to(device, fmax(host.now_ms, self->queue_ms) + ms);
+    run_for(device, ms);
 }
 
 /* Queues an elementwise operation that touches `bytes`. */
@@ -252,7 +258,7 @@ static double host_link_ms(const Device *device, double bytes)
 {
     const Virtual *self = virtual_of(device);
     const Link *link = &self->hardware->profile.host;
-    int sharers = link->shared && self->place.processes > 1 ? devices_beside(self) : 1;
+    int sharers = link->shared && self->place.workers == 1 ? devices_beside(self) : 1;
     return link->latency_ms + bytes * sharers / link->bytes_per_s * 1e3;
 }
 
@@ -404,21 +410,22 @@ static void virtual_adam_step(Device *device, float *weight, const float *gradie
         cpu_engine.adam_step(device, weight, gradient, mean, square, count, adam);
 }
 
-/* An operation is a share of the layer's arithmetic and of its bytes; the longer of the two counts,
- * as in one kernel that computes while it loads. */
+/* The first elementwise operation after a product rides on its launch, as the epilogue of a kernel.
+ */
 void device_work(Device *device, double flop, double bytes, int operations)
 {
-    if (operations > 0 && (flop > 0 || bytes > 0) && device->kind == DEVICE_VIRTUAL)
-        device->counters.launches += (uint64_t)operations;
-    else
+    if (device->kind != DEVICE_VIRTUAL)
         return;
-    if (flop > 0) {
+    if (flop > 0)
         compute(device, flop / flop_per_s(device, flop) * 1e3);
-        operations--;
+    for (int i = 0; i < operations && bytes > 0; i++) {
+        double part = bytes / operations;
+        double ms = part / curve_at(&profile_of(device)->memory_bytes_per_s, part) * 1e3;
+        if (flop > 0 && i == 0)
+            run_for(device, ms);
+        else
+            compute(device, ms);
     }
-    int rest = operations > 0 ? operations : 1;
-    for (int i = 0; i < rest && bytes > 0; i++)
-        touch(device, bytes / rest);
 }
 
 /* --- order and time ----------------------------------------------------------------------- */

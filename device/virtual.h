@@ -28,7 +28,7 @@ struct Hardware {
 typedef struct VirtualPlace {
     int index;     /* of all devices of the run */
     int devices;   /* of the run */
-    int processes; /* that they belong to, for the run as told: a device each, or all one's */
+    int workers; /* devices of this process: one, or all of DataParallel's */
 } VirtualPlace;
 
 /* Opens a virtual device. NULL and `*error` on failure. */

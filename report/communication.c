@@ -15,7 +15,7 @@ cJSON *communication_json(const Plan *plan, const Run *run, int64_t step)
         cJSON_AddNumberToObject(object, "steps", (double)rank0->communication_steps);
     cJSON *sent = cJSON_AddArrayToObject(object, "sent_bytes");
     cJSON *received = cJSON_AddArrayToObject(object, "received_bytes");
-    for (int rank = 0; rank < run->devices; rank++) {
+    for (int rank = 0; rank < run->recorded; rank++) {
         const StepRecord *record = &run_records(plan, run, rank)[step];
         cJSON_AddItemToArray(sent,
                              cJSON_CreateNumber((double)record->sent[BYTES_PARAMETER_GRADIENTS]));
@@ -29,6 +29,6 @@ bool communication_sums_in_order(const Config *config, int devices)
 {
     if (devices <= 2)
         return true;
-    return config->comm_kind == COMM_SHM &&
+    return config->comm_kind != COMM_NCCL &&
            (config->algorithm == COMM_DIRECT || config->algorithm == COMM_NAIVE);
 }

@@ -40,7 +40,7 @@ static cJSON *phases_over_ranks_json(const Plan *plan, const Run *run, const Mea
     cJSON *object = cJSON_CreateObject();
     for (int phase = 0; phase < PHASES; phase++) {
         double least = INFINITY, most = -INFINITY;
-        for (int device = 0; device < run->devices; device++) {
+        for (int device = 0; device < run->recorded; device++) {
             double mean = measured_phase_ms(plan, run, measured, device, (Phase)phase);
             least = fmin(least, mean);
             most = fmax(most, mean);
@@ -95,7 +95,7 @@ static cJSON *traffic_json(const Plan *plan, const Run *run, const Measured *mea
         return cJSON_CreateNull();
     double by_kind[BYTES_KINDS] = {0};
     double total = 0, busiest_sent = 0, busiest_received = 0;
-    for (int device = 0; device < run->devices; device++) {
+    for (int device = 0; device < run->recorded; device++) {
         const StepRecord *record = &run_records(plan, run, device)[measured->typical];
         double sent = 0, received = 0;
         for (int kind = 0; kind < BYTES_KINDS; kind++) {
@@ -130,7 +130,7 @@ static cJSON *traffic_json(const Plan *plan, const Run *run, const Measured *mea
 static cJSON *find_unused_json(const Plan *plan, const Run *run, const Measured *measured)
 {
     double bytes = 0;
-    for (int device = 0; device < run->devices && measured->typical >= 0; device++)
+    for (int device = 0; device < run->recorded && measured->typical >= 0; device++)
         bytes += (double)run_records(plan, run, device)[measured->typical].sent[BYTES_USED_MAP];
     cJSON *object = cJSON_CreateObject();
     json_add_number(object, "bytes", measured->typical >= 0 ? bytes : NAN);
@@ -144,8 +144,10 @@ static cJSON *find_unused_json(const Plan *plan, const Run *run, const Measured 
 static double mean_loss(const Plan *plan, const Run *run, int64_t from, int64_t to)
 {
     double sum = 0, rows = 0;
+    if (config_timing_only(&plan->config))
+        return NAN;
     for (int64_t step = from; step < to; step++) {
-        for (int device = 0; device < run->devices; device++)
+        for (int device = 0; device < run->recorded; device++)
             sum += run_records(plan, run, device)[step].loss_sum;
         rows += run_records(plan, run, 0)[step].rows;
     }
@@ -155,7 +157,7 @@ static double mean_loss(const Plan *plan, const Run *run, int64_t from, int64_t 
 static double accuracy_of(const Plan *plan, const Run *run, int evaluation)
 {
     double correct = 0;
-    for (int device = 0; device < run->devices; device++)
+    for (int device = 0; device < run->recorded; device++)
         correct += run_evaluations(plan, run, device)[evaluation].correct;
     return correct / (double)plan->data->test.count;
 }
@@ -163,7 +165,7 @@ static double accuracy_of(const Plan *plan, const Run *run, int evaluation)
 static double test_loss_of(const Plan *plan, const Run *run, int evaluation)
 {
     double sum = 0;
-    for (int device = 0; device < run->devices; device++)
+    for (int device = 0; device < run->recorded; device++)
         sum += run_evaluations(plan, run, device)[evaluation].loss_sum;
     return sum / (double)plan->data->test.count;
 }
@@ -250,9 +252,9 @@ static cJSON *timeline_json(const Plan *plan, const Run *run, const Measured *me
     if (measured->typical < 0)
         return array;
     double zero_ms = INFINITY;
-    for (int device = 0; device < run->devices; device++)
+    for (int device = 0; device < run->recorded; device++)
         zero_ms = fmin(zero_ms, run_records(plan, run, device)[measured->typical].start_ms);
-    for (int device = 0; device < run->devices; device++) {
+    for (int device = 0; device < run->recorded; device++) {
         const StepRecord *record = &run_records(plan, run, device)[measured->typical];
         double start = record->start_ms - zero_ms;
         char lane[32];
@@ -270,6 +272,11 @@ static cJSON *timeline_json(const Plan *plan, const Run *run, const Measured *me
 }
 
 /* --- results ------------------------------------------------------------------------------ */
+
+static const char *device_kind_name(DeviceKind kind)
+{
+    return kind == DEVICE_VIRTUAL ? "virtual" : kind == DEVICE_CUDA ? "cuda" : "cpu";
+}
 
 static const Run *find_run(const Plan *plan, RunKind kind, int devices)
 {
@@ -292,7 +299,7 @@ static void add_devices(cJSON *object, const Plan *plan, const Run *run, const M
 {
     cJSON *memory = cJSON_AddArrayToObject(object, "memory");
     cJSON *busy = cJSON_AddArrayToObject(object, "busy");
-    for (int device = 0; device < run->devices; device++) {
+    for (int device = 0; device < run->recorded; device++) {
         cJSON *item = cJSON_CreateObject();
         cJSON_AddNumberToObject(item, "device", device);
         cJSON_AddNumberToObject(item, "peak_bytes", (double)run->lanes[device].peak_bytes);
@@ -354,14 +361,14 @@ static cJSON *result_json(const Plan *plan, const ReportContext *context, const 
     cJSON_AddNumberToObject(object, "processes", run->processes);
     cJSON_AddNumberToObject(object, "threads", thread_count(plan, run));
     cJSON_AddNumberToObject(object, "model_copies", run->devices);
-    cJSON_AddStringToObject(object, "device_kind",
-                            config->device_kind == DEVICE_CUDA ? "cuda" : "cpu");
+    cJSON_AddStringToObject(object, "device_kind", device_kind_name(config->device_kind));
     if (run->lanes[0].transport[0])
         cJSON_AddStringToObject(object, "transport", run->lanes[0].transport);
     else
         cJSON_AddNullToObject(object, "transport");
     cJSON_AddBoolToObject(object, "oversubscribed",
-                          run->devices > (config->gpus > 0 ? config->gpus : plan->cores));
+                          !config->hardware &&
+                              run->devices > (config->gpus > 0 ? config->gpus : plan->cores));
 
     cJSON *step = cJSON_AddObjectToObject(object, "step_ms");
     json_add_number(step, "median", measured->median);
@@ -405,8 +412,9 @@ static bool must_be_equal(const Plan *plan, int devices)
     const Config *config = &plan->config;
     int64_t last_batch = (int64_t)plan->data->train.count % config->batch;
     bool reaches_last = config->total_steps >= config->steps_per_epoch;
-    return config->batch % devices == 0 && (!reaches_last || last_batch % devices == 0) &&
-           config->accumulate == 1 && communication_sums_in_order(config, devices);
+    return !config_timing_only(config) && config->batch % devices == 0 &&
+           (!reaches_last || last_batch % devices == 0) && config->accumulate == 1 &&
+           communication_sums_in_order(config, devices);
 }
 
 static cJSON *comparison_json(const Plan *plan, const Measured *measured, const Run *dp,
@@ -474,8 +482,29 @@ static cJSON *fault_json(const Fault *fault)
     return object;
 }
 
+/* The hardware that is not here. */
+static cJSON *profile_json(const Plan *plan)
+{
+    const Hardware *hardware = plan->config.hardware;
+    const Profile *profile = &hardware->profile;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "name", profile->name);
+    cJSON_AddStringToObject(object, "about", profile->about);
+    cJSON_AddStringToObject(object, "noun", profile->noun);
+    cJSON_AddNumberToObject(object, "per_node", profile->per_node);
+    cJSON_AddBoolToObject(object, "timing_only", hardware->timing_only);
+    cJSON_AddBoolToObject(object, "interpreter", hardware->interpreter);
+    if (plan->layout.workload) {
+        cJSON_AddStringToObject(object, "workload", plan->layout.workload->name);
+        cJSON_AddStringToObject(object, "sample", plan->layout.workload->sample);
+    }
+    return object;
+}
+
 static cJSON *config_json(const Plan *plan, const ReportContext *context)
 {
+    static const char *const comm_names[] = {
+        [COMM_SHM] = "shm", [COMM_NCCL] = "nccl", [COMM_VIRTUAL] = "virtual"};
     static const char *const optimizers[] = {"sgd", "adam", "adamw"};
     static const char *const on_uneven_names[] = {"error", "join", "hang"};
     const Config *config = &plan->config;
@@ -502,8 +531,10 @@ static cJSON *config_json(const Plan *plan, const ReportContext *context)
     cJSON_AddStringToObject(object, "data", plan->data->name);
     cJSON_AddNumberToObject(object, "train_samples", (double)plan->data->train.count);
     cJSON_AddNumberToObject(object, "test_samples", (double)plan->data->test.count);
-    cJSON_AddStringToObject(object, "device", config->device_kind == DEVICE_CUDA ? "cuda" : "cpu");
-    cJSON_AddStringToObject(object, "comm", config->comm_kind == COMM_NCCL ? "nccl" : "shm");
+    cJSON_AddStringToObject(object, "device", device_kind_name(config->device_kind));
+    cJSON_AddStringToObject(object, "comm", comm_names[config->comm_kind]);
+    if (config->hardware)
+        cJSON_AddItemToObject(object, "profile", profile_json(plan));
     if (config->comm_kind == COMM_SHM)
         cJSON_AddStringToObject(object, "algorithm", comm_algorithm_name(config->algorithm));
     cJSON_AddStringToObject(object, "precision", config->tf32 ? "tf32" : "fp32");

@@ -18,9 +18,9 @@ static double step_duration(const Plan *plan, const Run *run, int64_t step)
     if (run->kind != RUN_LIMIT)
         return run_records(plan, run, 0)[step].step_ms;
     double sum = 0;
-    for (int device = 0; device < run->devices; device++)
+    for (int device = 0; device < run->recorded; device++)
         sum += run_records(plan, run, device)[step].step_ms;
-    return sum / run->devices;
+    return sum / run->recorded;
 }
 
 bool measured_init(Measured *measured, const Plan *plan, const Run *run)

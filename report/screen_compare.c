@@ -61,12 +61,32 @@ static void join_layers(char *joined, size_t size, const Report *report)
     }
 }
 
+/* That all of this is calculated, and for what. */
+static void screen_virtual(Text *text, const cJSON *profile)
+{
+    const char *name = json_string(profile, "name");
+    if (!name)
+        return;
+    bool timing_only = cJSON_IsTrue(cJSON_GetObjectItem(profile, "timing_only"));
+    bool interpreter = cJSON_IsTrue(cJSON_GetObjectItem(profile, "interpreter"));
+    text_paragraph(text, TEXT_PLAIN, 2, "Virtual clocks of %s: calculated, not measured%s%s.", name,
+                   timing_only ? "; nothing was trained" : "",
+                   interpreter ? "; queued by PyTorch's interpreter" : "");
+}
+
 void screen_what_was_trained(Text *text, const Report *report)
 {
     char layers[128], model[256], with_device[320];
     join_layers(layers, sizeof layers, report);
-    snprintf(model, sizeof model, "%.80s, MLP%s%s", data_name(report), layers[0] ? " " : "",
-             layers);
+    const cJSON *profile = cJSON_GetObjectItem(report->config, "profile");
+    const char *workload = json_string(profile, "workload");
+    if (workload)
+        snprintf(model, sizeof model, "%.80s", workload);
+    else if (cJSON_IsTrue(cJSON_GetObjectItem(profile, "timing_only")))
+        snprintf(model, sizeof model, "MLP %s", layers);
+    else
+        snprintf(model, sizeof model, "%.80s, MLP%s%s", data_name(report), layers[0] ? " " : "",
+                 layers);
     size_t used = strlen(model);
     if (isfinite(report->parameters))
         snprintf(model + used, sizeof model - used, " (%s weights, %s)",
@@ -78,6 +98,7 @@ void screen_what_was_trained(Text *text, const Report *report)
     /* A deep model's line may not have the room; a second line would cost the screen one. */
     const char *const candidates[] = {known ? with_device : model, model};
     screen_fitting(text, TEXT_PLAIN, candidates, 2);
+    screen_virtual(text, profile);
 }
 
 void screen_oversubscribed(Text *text, const Report *report)
@@ -282,6 +303,19 @@ static void print_other_counts_below(Text *text, const Report *report)
         text_paragraph(text, TEXT_PLAIN, 2, "Speed-up with fewer devices: %s.", line);
 }
 
+static bool spans_machines(const Report *report)
+{
+    const cJSON *profile = cJSON_GetObjectItem(report->config, "profile");
+    return report->devices > json_number(profile, "per_node");
+}
+
+static void print_impossible(Text *text, const Report *report)
+{
+    text_printf(text, "%-4s %d devices  impossible: one process cannot span machines", "DP",
+                report->devices);
+    text_newline(text);
+}
+
 static void print_table(Text *text, const Report *report)
 {
     int others[MOST_COUNTS];
@@ -291,6 +325,8 @@ static void print_table(Text *text, const Report *report)
         const Result *run = report_result(report, (Mode)mode, report->devices);
         if (run)
             print_row(text, report, run, report_decimals(report, 3), others, other_count);
+        else if (mode == MODE_DP && spans_machines(report))
+            print_impossible(text, report);
     }
     if (other_count == 0)
         print_other_counts_below(text, report);

@@ -374,5 +374,8 @@ const char *report_device_noun(const Report *report)
         return "core";
     if (kind && strcmp(kind, "cuda") == 0)
         return "GPU";
+    const char *noun = json_string(member(report->config, "profile"), "noun");
+    if (kind && strcmp(kind, "virtual") == 0 && noun)
+        return noun;
     return "device";
 }
