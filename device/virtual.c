@@ -14,14 +14,15 @@
 
 /* With timing only, larger pieces of memory are addresses without anything behind them. What steers
  * the program (counts, shapes, agreements of the ranks) is far smaller, and is there. */
-#define REAL_MEMORY_BYTES ((size_t)32 << 20)
+#define REAL_MEMORY_BYTES ((size_t)64 << 10)
 
 typedef struct Virtual {
     const Hardware *hardware;
     VirtualPlace place;
     double queue_ms; /* when all that is queued is done */
     int64_t step;
-    double factor; /* that computing takes longer by in this step */
+    double factor;  /* that computing takes longer by in this step */
+    double slowest; /* the largest of all devices' factors in this step; 0: not looked for yet */
 } Virtual;
 
 /* The calling thread's clock and, since only a boss copies, those of the links in its reach. */
@@ -188,15 +189,16 @@ void device_begin_step(Device *device, int64_t step)
     Virtual *self = virtual_of(device);
     self->step = step;
     self->factor = factor_of(&self->hardware->profile, self->place.index, step);
+    self->slowest = 0;
 }
 
-double virtual_slowest(const Device *device, int devices)
+double virtual_slowest(Device *device)
 {
-    const Virtual *self = virtual_of(device);
-    double slowest = self->factor;
-    for (int i = 0; i < devices; i++)
-        slowest = fmax(slowest, factor_of(&self->hardware->profile, i, self->step));
-    return slowest / self->factor;
+    Virtual *self = virtual_of(device);
+    if (self->slowest == 0)
+        for (int i = 0; i < self->place.devices; i++)
+            self->slowest = fmax(self->slowest, factor_of(&self->hardware->profile, i, self->step));
+    return self->slowest / self->factor;
 }
 
 /* --- memory ------------------------------------------------------------------------------- */
@@ -309,7 +311,8 @@ static void virtual_copy(Device *to, void *to_memory, Device *from, const void *
     *link_ms = end;
     advance_to(to, end);
     advance_to(from, end);
-    move(to, to_memory, from_memory, bytes);
+    if (!timing_only(to))
+        memcpy(to_memory, from_memory, bytes);
 }
 
 static bool virtual_copies_directly(Device *to, Device *from)

@@ -52,8 +52,8 @@ double virtual_queue_ms(const Device *device);
 /* The device could not compute for so long, because something else used it. */
 void virtual_delay(Device *device, double ms);
 
-/* How many times as long as this device's computing in the present step that of the slowest of
- * `devices` devices takes. At least 1. */
-double virtual_slowest(const Device *device, int devices);
+/* How many times as long as this device's computing in the present step that of the run's slowest
+ * device takes. At least 1. */
+double virtual_slowest(Device *device);
 
 #endif
