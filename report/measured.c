@@ -89,6 +89,8 @@ size_t measured_turns(const Plan *plan, const Measured *measured, double *median
 double run_weight_difference(const Plan *plan, const Run *run, const Run *other)
 {
     double most = 0;
+    if (config_timing_only(&plan->config))
+        return NAN;
     for (size_t i = 0; i < plan->layout.arena_count; i++)
         most = fmax(most, fabs((double)run->final_weights[i] - (double)other->final_weights[i]));
     return most;

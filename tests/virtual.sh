@@ -1,0 +1,155 @@
+#!/bin/bash
+# virtual.sh: virtual devices: the same digits every time, also on a busy machine; a CPU's numbers to
+# the last bit; thousands of ranks; profiles and workloads that are wrong.
+# sanitizers: yes
+cd "$(dirname "$0")/.." || exit 1
+. tests/tools/cases.sh
+
+gpus="--profile=4x-v100-nvlink $small"
+gpus=${gpus/--device=cpu/}
+short="--steps=10 --warmup=2"
+
+# times FILE: everything in a JSON file that a virtual clock has told.
+times() {
+    grep -v '"date"\|"host"\|_seconds"\|"command"' "$1"
+}
+
+# --- clocks ------------------------------------------------------------------------------------------
+
+# A busy machine must not show: other programs at work on every core, twice.
+busy() {
+    for _ in $(seq $((2 * $(nproc)))); do
+        (while [ ! -e "$work/enough" ]; do :; done) &
+    done
+    "$@"
+    touch "$work/enough"
+    wait
+    rm "$work/enough"
+}
+
+for how in "--mode=single" "--mode=dp --devices=4" "--mode=ddp --devices=4" \
+    "--devices=2,4" "--mode=ddp --devices=4 --overlap=off --bucket-mb=0.01" \
+    "--devices=4 --layers=512,512,512 --timing-only"; do
+    base=$gpus
+    [[ $how == *timing-only* ]] && base="--profile=4x-v100-nvlink --batch=256"
+    # shellcheck disable=SC2086
+    run $base $how $short --quiet --json="$work/one.json"
+    # shellcheck disable=SC2086
+    busy run $base $how $short --quiet --json="$work/two.json"
+    times "$work/one.json" >"$work/one"
+    times "$work/two.json" >"$work/two"
+    expect "$how: the same digits on a busy machine" cmp "$work/one" "$work/two"
+done
+
+# --- numbers -----------------------------------------------------------------------------------------
+
+for mode in single dp ddp; do
+    devices=2
+    [ $mode = single ] && devices=1
+    # shellcheck disable=SC2086
+    run $small --mode=$mode --devices=$devices --steps=12 --log-losses --json="$work/cpu.json" --quiet
+    # shellcheck disable=SC2086
+    run $gpus --mode=$mode --devices=$devices --steps=12 --log-losses --json="$work/virtual.json" --quiet
+    same=yes
+    for step in 0 5 11; do
+        [ "$(json "$work/cpu.json" results.0.losses.$step)" = \
+            "$(json "$work/virtual.json" results.0.losses.$step)" ] || same=no
+    done
+    expect "$mode: the losses of a CPU" is $same yes
+done
+# shellcheck disable=SC2086
+run $gpus --devices=4 $short --json="$work/virtual.json"
+expect "DP = DDP to the last bit on four virtual devices" \
+    is "$(json "$work/virtual.json" comparisons.0.dp_equals_ddp)" true
+
+# --- scale -------------------------------------------------------------------------------------------
+
+run --profile=32x8-v100-100gbps --devices=1,8,64,512,4096 --batch=65536 --timing-only --json="$work/many.json"
+expect "4,096 ranks: one stands for all" is "$status" 0
+expect "4,096 ranks: DP is impossible" grep -q "^DP   4096 devices  impossible: one process" "$work/out"
+expect "nothing was trained, and that is said" grep -q "nothing was" "$work/out"
+expect "no loss" is "$(json "$work/many.json" results.0.loss)" null
+
+# One that stands for all tells the times of those that are all there. Up to 16 they are; beyond, the
+# slowest of so many is later: never earlier, and by no more than four times the spread.
+run --profile=32x8-v100-100gbps --mode=ddp --devices=16 --batch=16384 --timing-only --quiet --json="$work/all.json"
+run --profile=32x8-v100-100gbps --mode=ddp --devices=24 --batch=24576 --timing-only --quiet --json="$work/one.json"
+expect "one for all: as late as they are" holds "one > 0.95 * all && one < 1.3 * all" \
+    "all=$(json "$work/all.json" results.0.step_ms.median)" "one=$(json "$work/one.json" results.0.step_ms.median)"
+
+# --- what must come out --------------------------------------------------------------------------------
+
+run --profile=4x-v100-nvlink --devices=4 --layers=784,32,10 --batch=32 --timing-only --json="$work/tiny.json"
+speedup() { # FILE MODE
+    for i in 0 1 2 3 4; do
+        [ "$(json "$1" results.$i.mode)" = "$2" ] && json "$1" results.$i.speedup
+    done
+}
+expect "a tiny model gains nothing from four devices" holds "ddp < 1.1 && dp < 1" \
+    "ddp=$(speedup "$work/tiny.json" ddp)" "dp=$(speedup "$work/tiny.json" dp)"
+run --profile=4x-v100-nvlink --devices=4 --layers=8192,8192,8192,8192,8192 --batch=8192 --timing-only \
+    --json="$work/meaty.json"
+expect "a meaty one reaches 3.5 with DDP and leaves DP behind" holds "ddp > 3.4 && ddp < 4 && dp < 2.6" \
+    "ddp=$(speedup "$work/meaty.json" ddp)" "dp=$(speedup "$work/meaty.json" dp)"
+
+# A slower link makes DDP slower, and a latency does.
+run --profile=4x-v100-nvlink --mode=ddp --devices=4 --timing-only --quiet --json="$work/fast.json"
+run --profile=4x-v100-nvlink --mode=ddp --devices=4 --timing-only --link-gbps=1 --quiet --json="$work/slow.json"
+run --profile=4x-v100-nvlink --mode=ddp --devices=4 --timing-only --latency-us=500 --quiet --json="$work/late.json"
+step() { json "$work/$1.json" results.0.step_ms.median; }
+expect "--link-gbps and --latency-us" holds "slow > 5 * fast && late > 2 * fast" \
+    "fast=$(step fast)" "slow=$(step slow)" "late=$(step late)"
+
+# --- every profile and workload ------------------------------------------------------------------------
+
+for file in profiles/*.json; do
+    name=$(basename "$file" .json)
+    run --profile="$name" --devices=2 --timing-only --steps=4
+    expect "profile $name" is "$status" 0
+done
+for file in workloads/*.json; do
+    name=$(basename "$file" .json)
+    run --profile=8x-h200-nvswitch --workload="$name" --devices=1,8 --batch=64 --timing-only --steps=4
+    expect "workload $name" is "$status" 0
+done
+
+# --- what is refused -----------------------------------------------------------------------------------
+
+# refused NAME WORDS ARGUMENTS...: status 2 and one line that says so.
+refused() {
+    local name=$1 words=$2
+    shift 2
+    run "$@"
+    expect "refused: $name" eval 'is "$status" 2 && is "$(wc -l <"$work/err")" 1 && grep -q -- "$words" "$work/err"'
+}
+refused "a profile that is not there" "no such profile; there are .*4x-v100-nvlink" --profile=none
+refused "a workload that is not there" "no such workload; there are .*resnet-50" \
+    --profile=4x-v100-nvlink --timing-only --workload=none
+refused "a workload that would be computed" "add --timing-only" --profile=4x-v100-nvlink --workload=resnet-50
+refused "--timing-only alone" "give --profile=NAME" --timing-only
+refused "more devices than the server has" "has 4, and no network" --profile=4x-v100-nvlink --devices=8
+refused "DP over machines" "impossible: DataParallel is one process" \
+    --profile=2-classroom-1gbps --mode=dp --devices=8
+refused "many ranks that would compute" "add --timing-only" --profile=32x8-v100-100gbps --devices=64
+refused "real GPUs and virtual ones" "leave out --device=cuda" --profile=4x-v100-nvlink --device=cuda
+
+# broken NAME WORDS SED: a profile with one thing changed.
+broken() {
+    sed "$3" profiles/4x-v100-nvlink.json >"$work/broken.json"
+    refused "$1" "broken.json: $2" --profile="$work/broken.json"
+}
+broken "a field that nobody knows" "host.lunch_us: no such field\|host.launch_us: is missing" 's/launch_us/lunch_us/'
+broken "a field too many" "devices.colour: no such field" 's/"noun"/"colour": 1, "noun"/'
+broken "a missing field" "devices.per_node: is missing" 's/"per_node": 4,//'
+broken "an impossible number" "devices.per_node: must be a number from 1" 's/"per_node": 4/"per_node": -4/'
+broken "half a device" "devices.per_node: must be a whole number" 's/"per_node": 4/"per_node": 4.5/'
+broken "a curve that goes back" "devices.products: must be pairs" 's/\[1e7, 1.5e12\]/[1e5, 1.5e12]/'
+broken "what is not JSON" "is not JSON: line" 's/"schema": 1,/"schema": 1/'
+broken "another schema" "schema: must be a number from 1 to 1" 's/"schema": 1/"schema": 2/'
+
+sed 's/"memory_gb": 16/"memory_gb": 1/' profiles/4x-v100-nvlink.json >"$work/small.json"
+run --profile="$work/small.json" --mode=ddp --devices=2 --layers=8192,8192,8192 --batch=64 --timing-only
+expect "a model that does not fit says how much is there" eval \
+    'is "$status" 1 && grep -q "out of memory: a GPU of .* has 1 GB, and this needs" "$work/err"'
+
+finish
