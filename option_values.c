@@ -106,13 +106,19 @@ Error parse_reals(const char *name, const char *text, double least, double most,
 {
     *count = 0;
     for (const char *at = text;; at++) {
-        char number[64];
-        size_t length = strcspn(at, ",");
-        snprintf(number, sizeof number, "%.*s", (int)length, at);
+        char *end;
+        double number = strtod(at, &end);
+        size_t length = strspn(at, "+-.0123456789eE"); /* see parse_real */
+        if (end == at || end != at + length || (*end != ',' && *end != '\0'))
+            return error_make("--%s=%s: numbers with commas between them, such as 0,1,5.5", name,
+                              shown(text).text);
+        if (!isfinite(number) || number < least || number > most)
+            return error_make("--%s=%s: %.*s must lie between %g and %g", name, shown(text).text,
+                              (int)(length < 40 ? length : 40), at, least, most);
         if (*count == room)
             return error_make("--%s=%s: at most %d numbers", name, shown(text).text, room);
-        TRY(parse_real(name, number, least, most, &values[(*count)++]));
-        at += length;
+        values[(*count)++] = number;
+        at = end;
         if (!*at)
             return NULL;
     }
@@ -139,29 +145,6 @@ Error parse_list(const char *name, const char *text, int least, int most, int *v
         if (*count == room)
             return error_make("--%s=%s: at most %d numbers", name, shown(text).text, room);
         values[(*count)++] = (int)number;
-        at = end;
-        if (!*at)
-            return NULL;
-    }
-}
-
-Error parse_reals(const char *name, const char *text, double least, double most, double *values,
-                  int room, int *count)
-{
-    *count = 0;
-    for (const char *at = text;; at++) {
-        char *end;
-        double number = strtod(at, &end);
-        size_t length = strspn(at, "+-.0123456789eE"); /* see parse_real */
-        if (end == at || end != at + length || (*end != ',' && *end != '\0'))
-            return error_make("--%s=%s: numbers with commas between them, such as 0,1,5.5", name,
-                              shown(text).text);
-        if (!isfinite(number) || number < least || number > most)
-            return error_make("--%s=%s: %.*s must lie between %g and %g", name, shown(text).text,
-                              (int)(length < 40 ? length : 40), at, least, most);
-        if (*count == room)
-            return error_make("--%s=%s: at most %d numbers", name, shown(text).text, room);
-        values[(*count)++] = number;
         at = end;
         if (!*at)
             return NULL;

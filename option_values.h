@@ -33,10 +33,6 @@ Error parse_reals(const char *name, const char *text, double least, double most,
 Error parse_sizes(const char *name, const char *text, size_t least, size_t most, size_t *from,
                   size_t *to);
 
-/* Decimal numbers with commas between them, likewise. */
-Error parse_reals(const char *name, const char *text, double least, double most, double *values,
-                  int room, int *count);
-
 /* The index of `text` among `names`, which a NULL ends. */
 Error parse_choice(const char *name, const char *text, const char *const *names, int *value);
 

@@ -101,7 +101,8 @@ static void add_equality(cJSON *object, const Plan *plan)
                                 sizeof(float) * plan->layout.arena_count) == 0;
         apart = fmax(apart, run_weight_difference(plan, run, ddp));
     }
-    if (communication_sums_in_order(&plan->config, ddp->devices))
+    if (!config_timing_only(&plan->config) &&
+        communication_sums_in_order(&plan->config, ddp->devices))
         cJSON_AddBoolToObject(object, "weights_equal", equal);
     else
         cJSON_AddNullToObject(object, "weights_equal");

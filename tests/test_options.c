@@ -180,8 +180,10 @@ static void test_bad_values(void **state)
     static const Bad bad[] = {
         {"--mode=fast", "--mode=fast: choose compare, single, dp, ddp, hello, bench or ladder"},
         {"--devices=0", "--devices=0: must lie between 1 and 16384"},
-        {"--devices=257", "--devices=257: must lie between 1 and 16384"},
-        {"--devices=1,300", "--devices=1,300: 300 must lie between 1 and 16384"},
+        {"--devices=16385", "--devices=16385: must lie between 1 and 16384"},
+        {"--devices=257", "--devices=257: at most 256; more only as virtual devices, with "
+                          "--profile=NAME"},
+        {"--devices=1,20000", "--devices=1,20000: 20000 must lie between 1 and 16384"},
         {"--devices=2,", "--devices=2,: whole numbers with commas between them, such as 1,2,4"},
         {"--devices=2;4", "--devices=2;4: whole numbers with commas between them, such as 1,2,4"},
         {"--devices=-2", "--devices=-2: whole numbers with commas between them, such as 1,2,4"},
