@@ -83,6 +83,10 @@ block console '$ seq 2' 1 ... 1 2 2 | wrong "a line may not count twice"
 block 'console numbers' '$ echo "DP  2 devices   12.25  3,100 MB -6.4 to +30.4 4e-03"' \
     'DP  2 devices    9.5  99 MB +1.0 to -3 7' | right "numbers may differ, and the blanks beside them"
 block 'console numbers' '$ echo "DDP 2 devices 12.25"' 'DP 2 devices 12.25' | wrong "not the words around them"
+block 'console numbers' '$ echo "step 20, 1,234 images"' 'step 4, 1 images' | right "nor a comma after one"
+block 'console numbers' '$ echo "step 20, phase"' 'step 20 phase' | wrong "which is not part of it"
+block 'console numbers' '$ exit 3' '(exit status 3)' | right "and the exit status"
+block 'console numbers' '$ exit 3' '(exit status 1)' | wrong "which may not differ"
 block 'console numbers' '$ echo "2.5 ms"' '2.5 s' | wrong "not the units"
 block 'console numbers' '$ echo "one two"' 'one' | wrong "not their words' number"
 block 'console numbers' \

@@ -25,7 +25,9 @@ function masked(line) {
         sub(/[A-Z.]+$/, "LANE", line)
     if (line ~ legend)
         return "LEGEND"
-    gsub(/[0-9][0-9,]*(\.[0-9]+)?(e[-+]?[0-9]+)?/, "N", line)
+    if (line ~ /^\(exit status [0-9]+\)$/)
+        return line
+    gsub(/[0-9]+(,[0-9][0-9][0-9])*(\.[0-9]+)?(e[-+]?[0-9]+)?/, "N", line)
     gsub(/ [-+]N/, " N", line)
     gsub(/[ \t]+/, " ", line)
     return line
