@@ -156,6 +156,25 @@ same "one GPU for all" shared
 train epochs --mode=ddp --devices=3 --steps=20
 expect "replicas stay equal over the epochs" is "$status" 0
 
+# --- micro-batches, and a slow GPU -----------------------------------------------------------------
+
+for how in "" "--comm=shm --replicate=star SOFTCUDA_PEERS=off"; do
+    # shellcheck disable=SC2086
+    train micro --devices=3 --accumulate=4 $how
+    for mode in dp ddp ddp_no_overlap; do
+        near "micro-batches, ${how:-NCCL}: $mode has the CPU's losses" \
+            "$(losses micro "mode=$mode&devices=3")" "$cpu" 1e-5
+    done
+    # shellcheck disable=SC2086
+    train slow --devices=3 --slow=rank1@5 $how
+    expect "a slow GPU, ${how:-NCCL}: DP = DDP to the last bit" is \
+        "$(json "$work/slow" comparisons.devices=3.dp_ddp_max_abs_weight_diff)" 0
+    near "a slow GPU, ${how:-NCCL}: the CPU's losses" "$(losses slow mode=ddp)" "$cpu" 1e-5
+done
+train killed --mode=ddp --devices=3 --fail=rank1@5
+expect "a killed GPU rank is named" grep -q "rank 1 .* in step 5, phase backward; .*asked for with --fail=rank1@5" \
+    "$work/err"
+
 # --- parameters that some ranks do not use, and ranks without a batch ------------------------------
 
 branch="--unused=rank0 --find-unused-parameters"
