@@ -264,10 +264,27 @@ static Error open_checkpoint(Options *options, Checkpoint **checkpoint)
     return options_resume(options, &saved);
 }
 
+/* Which OpenBLAS is loaded is not ours to choose: LD_LIBRARY_PATH comes before where the program
+ * was linked. That with pthreads and the serial one do as they are told (one thread per device).
+ * With OpenMP a number of threads holds for the thread that set it; DP's other threads would start
+ * a team each, be many times slower, and add up in another order than DDP. `openmp_threads`: what a
+ * new thread would take; 1 for the other builds. */
+static Error check_blas(const Plan *plan, int openmp_threads)
+{
+    if (plan->config.device_kind != DEVICE_CPU || openmp_threads == 1)
+        return NULL;
+    return error_make("the OpenBLAS that was loaded is the build for OpenMP (%s), whose threads "
+                      "would multiply in DP's: unset LD_LIBRARY_PATH, install "
+                      "libopenblas0-pthread, or set OMP_NUM_THREADS=1",
+                      openblas_get_config());
+}
+
 /* Data, plan, runs, report. */
 static int train_and_report(Options *options, double start_ms)
 {
     /* Once, here: a device is one core, and a child must not touch OpenBLAS's thread count. */
+    int openmp_threads =
+        openblas_get_parallel() == OPENBLAS_OPENMP ? openblas_get_num_threads() : 1;
     openblas_set_num_threads(1);
 
     static Dataset data;
@@ -302,6 +319,8 @@ static int train_and_report(Options *options, double start_ms)
     error = options_check(options, &data, plan.cores);
     if (!error)
         error = plan_make(options, &data, checkpoint, &plan);
+    if (!error)
+        error = check_blas(&plan, openmp_threads);
     int status = EXIT_USAGE;
     if (error) {
         complain(error, status);

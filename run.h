@@ -136,6 +136,9 @@ typedef struct Run {
     float *final_weights;    /* arena of device 0 at the end */
 } Run;
 
+/* compare: one device, then four for each of 16 counts; the ladder has fewer */
+#define PLAN_MOST_RUNS 65
+
 /* Everything that a command works on. */
 typedef struct Plan {
     Config config;
@@ -146,7 +149,7 @@ typedef struct Plan {
     int cores;
     int cpus[256]; /* a core each, for pinning */
     int runs;
-    Run run[65];   /* compare: one device, then four for each of 16 counts; the ladder has fewer */
+    Run run[PLAN_MOST_RUNS];
     Word *turn;    /* shared: how many turns are over */
     Word *ready;   /* shared: processes that have set up */
     int processes; /* of all runs */

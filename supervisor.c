@@ -20,7 +20,7 @@ typedef struct Supervisor {
     const Supervision *supervision;
     Launch launch;
     Progress progress;
-    int epochs_shown;
+    int epochs_shown[PLAN_MOST_RUNS]; /* of each run */
     double rate_from_ms; /* host clock; 0: no step has been seen */
     int64_t rate_from_steps;
 } Supervisor;
@@ -135,16 +135,22 @@ static int epochs_before(const Plan *plan)
     return (int)(plan->config.first_step / plan->config.steps_per_epoch);
 }
 
-/* A line for every epoch that has ended since the last call; only where one run trains by epochs.
- */
-static void show_epochs(Supervisor *supervisor)
+/* A line for every epoch of a run that has ended since the last call. Where several runs take
+ * turns, it says whose it was. */
+static void show_epochs(Supervisor *supervisor, int number)
 {
     const Plan *plan = supervisor->plan;
-    const Run *run = &plan->run[0];
+    const Run *run = &plan->run[number];
+    int *shown = &supervisor->epochs_shown[number];
     int ended = atomic_load(&run->shared->evaluations_done) / run->processes;
     int before = epochs_before(plan);
-    for (; supervisor->epochs_shown < ended; supervisor->epochs_shown++) {
-        int epoch = supervisor->epochs_shown;
+    char whose[80] = "";
+    if (plan->runs > 1) {
+        run_title(run, whose, sizeof whose - 2);
+        strcat(whose, ": ");
+    }
+    for (; *shown < ended; (*shown)++) {
+        int epoch = *shown;
         double correct = 0, loss = 0, rows = 0;
         int64_t from = epoch ? run_evaluations(plan, run, 0)[epoch - 1].steps : 0;
         int64_t to = run_evaluations(plan, run, 0)[epoch].steps;
@@ -156,7 +162,7 @@ static void show_epochs(Supervisor *supervisor)
         for (int64_t step = from; step < to; step++)
             rows += run_records(plan, run, 0)[step].rows;
         progress_line(&supervisor->progress,
-                      "epoch %d of %d: loss %.4f, test accuracy %.2f %%, %.1f s",
+                      "%sepoch %d of %d: loss %.4f, test accuracy %.2f %%, %.1f s", whose,
                       before + epoch + 1, before + plan->config.evaluations, loss / rows,
                       100 * correct / (double)plan->data->test.count,
                       run_evaluations(plan, run, 0)[epoch].training_ms / 1e3);
@@ -169,9 +175,9 @@ static void show_progress(void *context)
     const Plan *plan = supervisor->plan;
     if (supervisor->supervision->quiet)
         return;
-    bool by_epochs = plan->runs == 1 && supervisor->supervision->epochs;
-    if (by_epochs)
-        show_epochs(supervisor);
+    for (int i = 0; supervisor->supervision->epochs && i < plan->runs; i++)
+        if (plan->run[i].kind != RUN_LIMIT) /* it trains nothing */
+            show_epochs(supervisor, i);
 
     int64_t done = 0;
     for (int i = 0; i < plan->runs; i++)
@@ -184,7 +190,7 @@ static void show_progress(void *context)
         .samples_per_s = NAN,
         .seconds_left = NAN,
     };
-    if (by_epochs) {
+    if (plan->runs == 1 && supervisor->supervision->epochs) {
         int64_t epoch = (plan->config.first_step + done) / plan->config.steps_per_epoch + 1;
         state.epochs = epochs_before(plan) + plan->config.evaluations;
         state.epoch = epoch < state.epochs ? (int)epoch : state.epochs;

@@ -153,6 +153,19 @@ for mode in single dp ddp ddp_no_overlap limit; do
     expect "$mode: other is at most 2 % of the step" holds "share <= 2" share="$share"
 done
 
+# --- by epochs ---
+
+run $small --devices=2 --epochs=2
+for who in "one device" "DP, 2 devices" "DDP, 2 devices" "DDP without overlap, 2 devices"; do
+    for epoch in 1 2; do
+        expect "$who: a line for epoch $epoch" is \
+            "$(grep -cE "^$who: epoch $epoch of 2: loss [0-9.]+, test accuracy [0-9.]+ %, [0-9.]+ s$" "$work/err")" 1
+    done
+done
+expect "no line for the limit, which trains nothing" is "$(grep -c '^machine limit.*epoch' "$work/err")" 0
+run $small --devices=2 --epochs=2 --quiet
+expect "--quiet: no lines" test ! -s "$work/err"
+
 # --- when it has not gone well ---
 
 run --replay=tests/fixtures/made_up_failed_equality.json

@@ -63,6 +63,13 @@ count() {
     grep -E "$1" "$log" | sort -u | wc -l
 }
 
+# reasons NAME: why cases in $log were skipped, a line for each. A script says why. Of a program only the
+# case is known: cmocka's skip() takes no reason.
+reasons() {
+    grep -E '^skip |^(not )?ok .*# SKIP' "$log" | sort -u |
+        sed -E -e 's/^skip [^:]*: //' -e "s|^(not )?ok .*# SKIP *|$(basename "${1%% *}"): |"
+}
+
 # report NAME STATUS: counts the cases in $log. A program that failed without a failed case (a crash, a
 # sanitizer's report), that ran fewer cases than it planned, or none, is one failed case more.
 report() {
@@ -79,6 +86,7 @@ report() {
         why="planned ${planned:-some} cases, reported $((ok + bad + skip))"
     fi
     if [ -n "$why" ] && [ "$bad" = 0 ]; then bad=1; fi
+    [ "$skip" = 0 ] || reasons "$1" >>"$work/reasons"
     passed=$((passed + ok))
     failed=$((failed + bad))
     skipped=$((skipped + skip))
@@ -118,6 +126,10 @@ for script in tests/*.sh; do
 done
 
 echo
-[ "$skipped" = 0 ] || echo "($skipped skipped, for the reasons that the tests print)"
+if [ "$skipped" != 0 ]; then
+    echo "$skipped skipped:"
+    sort "$work/reasons" | uniq -c | sort -rn
+    echo
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
