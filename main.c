@@ -310,6 +310,8 @@ static int train_and_report(Options *options, double start_ms)
         .bucket_mb = options->bucket_mb,
         .bucket_explicit = options->bucket_given,
         .overlap = options->overlap,
+        .guess_given = options->guess_given,
+        .guess = options->guess,
         .log_losses = options->log_losses,
         .program_start_ms = start_ms,
         .data_ms = clock_ms() - start_ms,

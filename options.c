@@ -151,7 +151,11 @@ const struct argp_option options_table[] = {
      "of bench's buffers in bytes, each four times the one before (" DEFAULT_SIZES ")", 0},
     {"op", KEY_OP, "NAME", 0, "how numbers become one: sum, avg, min, max or prod (sum)", 0},
     {"ordered", KEY_ORDERED, 0, 0, "print the ranks in order, not as they finish", 0},
-    {"guess", KEY_GUESS, "X", 0, "what rank 0 will hold: right or wrong, and why", 0},
+    {"guess", KEY_GUESS, "X", 0,
+     "hello: what rank 0 will hold; compare: by how many per cent DDP does more steps per second "
+     "than "
+     "DP; right or wrong, and why",
+     0},
 
     {0, 0, 0, 0, "On hardware that is not here (profiles/README.md):", 8},
     {"profile", KEY_PROFILE, "NAME", 0,
@@ -228,6 +232,18 @@ static Error parse_checkpoint(Options *o, int key, const char *text)
         return error_make("--%s=: give a file, such as model.safetensors", name);
     *(key == KEY_SAVE ? &o->save : key == KEY_LOAD ? &o->load : &o->resume) = text;
     return NULL;
+}
+
+/* A number, or per cent: 20 or 20%. */
+static Error parse_guess(const char *text, double *guess, bool *percent)
+{
+    char number[64];
+    size_t length = strlen(text);
+    *percent = length > 1 && text[length - 1] == '%';
+    if (!*percent || length >= sizeof number)
+        return parse_real("guess", text, -1e12, 1e12, guess);
+    snprintf(number, sizeof number, "%.*s", (int)length - 1, text);
+    return parse_real("guess", number, -1e12, 1e12, guess);
 }
 
 Error options_set(Options *o, int key, const char *text)
@@ -360,7 +376,7 @@ Error options_set(Options *o, int key, const char *text)
         o->ordered = true;
         return NULL;
     case KEY_GUESS:
-        return parse_real("guess", text, -1e12, 1e12, &o->guess);
+        return parse_guess(text, &o->guess, &o->guess_percent);
     case KEY_SIZES:
         return parse_sizes("sizes", text, 4, (size_t)1 << 32, &o->least_bytes, &o->most_bytes);
     case KEY_PROFILE:

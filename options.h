@@ -79,7 +79,8 @@ typedef struct Options {
     CommOp op;
     bool ordered;
     bool guess_given;
-    double guess; /* what rank 0 will hold */
+    double guess;       /* hello: what rank 0 will hold; compare: DDP's lead over DP in per cent */
+    bool guess_percent; /* written as 20% */
     bool collective_given;
     size_t least_bytes, most_bytes; /* of --mode=bench */
 

@@ -311,9 +311,18 @@ Error options_finish(const Parse *parse)
     o->collective_given = given(parse, KEY_COLLECTIVE);
     if (o->collective_given && o->mode != MODE_HELLO && o->mode != MODE_BENCH)
         return error_make("--collective belongs to --mode=hello and --mode=bench");
-    for (int key = KEY_OP; o->mode != MODE_HELLO && key <= KEY_GUESS; key++)
+    for (int key = KEY_OP; o->mode != MODE_HELLO && key <= KEY_ORDERED; key++)
         if (given(parse, key))
-            return error_make("--op, --ordered and --guess belong to --mode=hello");
+            return error_make("--op and --ordered belong to --mode=hello");
+    if (given(parse, KEY_GUESS) && o->mode != MODE_HELLO && o->mode != MODE_COMPARE)
+        return error_make("--guess belongs to --mode=hello and to compare: what will come out?");
+    if (o->mode == MODE_HELLO && o->guess_percent)
+        return error_make("--guess: rank 0 will hold a number, no per cent");
+    if (given(parse, KEY_GUESS) && o->mode == MODE_COMPARE && (o->guess <= -100 || o->guess > 1e4))
+        return error_make(
+            "--guess=%g: by how many per cent DDP does more steps per second than DP; "
+            "more than -100, at most 10000",
+            o->guess);
     bool reduces = o->collective == HELLO_ALL_REDUCE || o->collective == HELLO_REDUCE_SCATTER;
     if (given(parse, KEY_OP) && !reduces)
         return error_make("--op belongs to all_reduce and reduce_scatter: %s only moves numbers",

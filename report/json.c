@@ -541,6 +541,8 @@ static cJSON *config_json(const Plan *plan, const ReportContext *context)
     cJSON_AddNumberToObject(object, "bucket_mb", context->bucket_mb);
     cJSON_AddBoolToObject(object, "bucket_mb_explicit", context->bucket_explicit);
     cJSON_AddBoolToObject(object, "overlap", context->overlap);
+    if (context->guess_given)
+        cJSON_AddNumberToObject(object, "guess_percent", context->guess);
     if (config->unused == UNUSED_NONE)
         cJSON_AddNullToObject(object, "unused");
     else

@@ -17,6 +17,8 @@ typedef struct ReportContext {
     double bucket_mb;       /* as asked for; a run has its own */
     bool bucket_explicit;
     bool overlap;
+    bool guess_given;
+    double guess;            /* by how many per cent DDP does more steps per second than DP */
     bool log_losses;         /* all losses, not only the first and the last */
     double program_start_ms; /* host clock */
     double data_ms;          /* that loading the data took */

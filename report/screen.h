@@ -153,6 +153,9 @@ void screen_fitting(Text *text, TextColour colour, const char *const *candidates
 /* What a comparison prints at depth beginner; `more` adds the line that names the other depths. */
 void screen_compare(Text *text, const Report *report, bool more);
 
+/* What was guessed by --guess, right or wrong, and why; nothing without it. */
+void screen_guess(Text *text, const Report *report);
+
 /* The same for a ladder (screen_ladder.c), and whether it is one. */
 void screen_ladder(Text *text, const Report *report, bool more);
 bool report_is_ladder(const Report *report);

@@ -166,6 +166,17 @@ expect "no line for the limit, which trains nothing" is "$(grep -c '^machine lim
 run $small --devices=2 --epochs=2 --quiet
 expect "--quiet: no lines" test ! -s "$work/err"
 
+# --- a guess ---
+
+run $small --devices=2 --guess=900% --quiet --json="$report"
+expect "a guess: exit status 0" is "$status" 0
+expect "a guess: judged" grep -qE "^Your guess, \+900 %: wrong by [0-9]+ points. DDP did [+-][0-9]+ % " "$work/out"
+expect "a guess: why" grep -q "^Why: DP copies .*alone .*; DDP waits .* a step" "$work/out"
+expect "a guess: kept in the JSON" is "$(value config.guess_percent)" 900
+cp "$work/out" "$work/tables"
+run --replay="$report"
+expect "a guess: the same tables" cmp "$work/out" "$work/tables"
+
 # --- when it has not gone well ---
 
 run --replay=tests/fixtures/made_up_failed_equality.json

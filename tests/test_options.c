@@ -67,6 +67,10 @@ static void test_defaults(void **state)
     assert_int_equal(options.steps, 0);
     options_free(&options);
 
+    assert_null(parse("--guess=-20.5%", &options));
+    assert_true(options.guess_given && options.guess == -20.5);
+    options_free(&options);
+
     assert_null(parse("--sweep-buckets=25,0,1.5", &options));
     assert_int_equal(options.mode, MODE_LADDER);
     assert_int_equal(options.steps, 60);
@@ -217,6 +221,9 @@ static void test_bad_values(void **state)
         {"--lr=0x1", "--lr=0x1: not a number"},
         {"--lr=", "--lr=: not a number"},
         {"--lr=1e999", "--lr=1e999: must lie between 0 and 1000"},
+        {"--guess=%", "--guess=%: not a number"},
+        {"--guess=2%%", "--guess=2%: not a number"},
+        {"--guess=many%", "--guess=many: not a number"},
         {"--sweep-buckets=", "--sweep-buckets=: numbers with commas between them, such as 0,1,5.5"},
         {"--sweep-buckets=1;2",
          "--sweep-buckets=1;2: numbers with commas between them, such as 0,1,5.5"},
@@ -310,7 +317,14 @@ static void test_options_that_do_not_go_together(void **state)
          "--mode=bench has no epochs: --steps=N says how often each size is measured"},
         {"--mode=bench --log-losses --json=x",
          "--log-losses is about training: --mode=bench has no losses"},
-        {"--mode=bench --op=max", "--op, --ordered and --guess belong to --mode=hello"},
+        {"--mode=bench --op=max", "--op and --ordered belong to --mode=hello"},
+        {"--mode=ddp --guess=3",
+         "--guess belongs to --mode=hello and to compare: what will come out?"},
+        {"--mode=ladder --overlap=off",
+         "--overlap=off belongs to --mode=ddp: the ladder has rungs of both kinds"},
+        {"--mode=hello --guess=3%", "--guess: rank 0 will hold a number, no per cent"},
+        {"--guess=-100%", "--guess=-100: by how many per cent DDP does more steps per second than "
+                          "DP; more than -100, at most 10000"},
         {"--mode=bench --save=x", "--save is for one way of training: give --mode=single, dp or "
                                   "ddp"},
         {"--mode=bench --algorithm=ring --collective=broadcast",

@@ -449,6 +449,49 @@ static void the_curve_marks_its_best(void **state)
     cJSON_Delete(object);
 }
 
+/* --- a guess --------------------------------------------------------------------------------- */
+
+static void set_guess(cJSON *object, double guess)
+{
+    cJSON *config = cJSON_GetObjectItem(object, "config");
+    cJSON_DeleteItemFromObject(config, "guess_percent");
+    cJSON_AddNumberToObject(config, "guess_percent", guess);
+}
+
+/* DDP did 29 % (26 to 32) in one, and lost in the other. */
+static void a_guess_is_judged(void **state)
+{
+    (void)state;
+    cJSON *object = load("two_devices");
+    assert_now(object, "DDP does 29 %", "guess");
+    set_guess(object, 29);
+    assert_now(object,
+               "Your guess, +29 %: right. DDP did +29 % (+26 to +32).\nWhy: DP copies "
+               "",
+               "wrong");
+    cJSON *percent = faster_percent(object);
+    set_gain(percent, 29, 20, 38);
+    set_guess(object, 21); /* inside the interval */
+    assert_now(object, "Your guess, +21 %: right.", "wrong");
+    set_gain(percent, 29, 28.5, 29.5);
+    set_guess(object, 31.9); /* within three points */
+    assert_now(object, "Your guess, +31.9 %: right.", "wrong");
+    set_guess(object, 32.5);
+    assert_now(object, "Your guess, +32.5 %: wrong by 4 points. DDP did +29 % (+28 to +30).",
+               "right");
+    cJSON_SetNumberValue(cJSON_GetObjectItem(percent, "confidence"), 0.75);
+    assert_now(object, "Your guess, +32.5 %: too few measurements to judge it.", "wrong");
+    cJSON_Delete(object);
+
+    object = load("dp_wins");
+    set_guess(object, 20);
+    assert_now(object, "Your guess, +20 %: wrong by ", "right. ");
+    double median = cJSON_GetNumberValue(cJSON_GetObjectItem(faster_percent(object), "median"));
+    set_guess(object, median);
+    assert_now(object, "%: right. DDP did -", "wrong");
+    cJSON_Delete(object);
+}
+
 /* --- a wrong figure -------------------------------------------------------------------------- */
 
 static cJSON *result_of(cJSON *object, int index)
@@ -701,6 +744,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_ladder_says_what_gains_nothing),
         cmocka_unit_test(the_ladders_verdict_is_plain),
         cmocka_unit_test(the_curve_marks_its_best),
+        cmocka_unit_test(a_guess_is_judged),
         cmocka_unit_test(a_wrong_byte_count_is_marked),
         cmocka_unit_test(formulas_know_uneven_splits),
         cmocka_unit_test(too_much_other_is_named),
