@@ -14,13 +14,11 @@ static void print_why(Text *text, const Report *report)
     int decimals = report_decimals(report, 3);
     if (!dp || !ddp || isnan(result_phases_ms(dp)) || isnan(result_phases_ms(ddp)))
         return;
-    text_paragraph(
-        text, TEXT_PLAIN, 2,
-        "Why: in a step DP spends %s ms on copies and sums and %s ms while the boss works "
-        "alone; DDP waits %s ms.",
-        figure_number(result_spent_ms(dp, SPENT_COPYING), decimals).text,
-        figure_number(result_spent_ms(dp, SPENT_BOSS_ALONE), decimals).text,
-        figure_number(result_spent_ms(ddp, SPENT_WAITING), decimals).text);
+    text_paragraph(text, TEXT_PLAIN, 2,
+                   "Why: DP copies %s ms, its boss works alone %s ms; DDP waits %s ms a step.",
+                   figure_number(result_spent_ms(dp, SPENT_COPYING), decimals).text,
+                   figure_number(result_spent_ms(dp, SPENT_BOSS_ALONE), decimals).text,
+                   figure_number(result_spent_ms(ddp, SPENT_WAITING), decimals).text);
 }
 
 void screen_guess(Text *text, const Report *report)

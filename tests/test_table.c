@@ -465,9 +465,7 @@ static void a_guess_is_judged(void **state)
     cJSON *object = load("two_devices");
     assert_now(object, "DDP does 29 %", "guess");
     set_guess(object, 29);
-    assert_now(object,
-               "Your guess, +29 %: right. DDP did +29 % (+26 to +32).\nWhy: DP copies "
-               "",
+    assert_now(object, "Your guess, +29 %: right. DDP did +29 % (+26 to +32).\nWhy: DP copies ",
                "wrong");
     cJSON *percent = faster_percent(object);
     set_gain(percent, 29, 20, 38);
