@@ -171,7 +171,7 @@ expect "--quiet: no lines" test ! -s "$work/err"
 run $small --devices=2 --guess=900% --quiet --json="$report"
 expect "a guess: exit status 0" is "$status" 0
 expect "a guess: judged" grep -qE "^Your guess, \+900 %: wrong by [0-9]+ points. DDP did [+-][0-9]+ % " "$work/out"
-expect "a guess: why" grep -q "^Why: DP copies .*alone .*; DDP waits .* a step" "$work/out"
+expect "a guess: why" grep -q "^Why: DP copies .* its boss works alone .*; DDP waits " "$work/out"
 expect "a guess: kept in the JSON" is "$(value config.guess_percent)" 900
 cp "$work/out" "$work/tables"
 run --replay="$report"
