@@ -1,17 +1,13 @@
 /* fault.c: ranks that are killed, frozen or slow because somebody asked for it (see fault.h). */
 #include "fault.h"
 
-#include "base/clock.h"
 #include "option_values.h"
 #include "train.h"
 
-#include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* --- the option --------------------------------------------------------------------------- */
@@ -82,16 +78,6 @@ Error fault_parse(const char *option, const char *text, Fault *fault)
 
 /* --- striking ----------------------------------------------------------------------------- */
 
-static void sleep_ms(double ms)
-{
-    struct timespec left = {
-        .tv_sec = (time_t)(ms / 1e3),
-        .tv_nsec = (long)(fmod(ms, 1e3) * 1e6),
-    };
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
-}
-
 static bool computes(Phase phase)
 {
     return phase == PHASE_INPUT || phase == PHASE_FORWARD || phase == PHASE_LOSS ||
@@ -105,14 +91,13 @@ static void strike(void *context, Phase ended, Phase begins)
     FaultStrike *self = context;
     if (self->kind == FAULT_SLOW) {
         atomic_store(self->struck, true);
-        if (computes(ended)) {
-            /* A GPU is still at work when its thread goes on. What went wrong with it, if anything,
-             * is found where it always is. */
-            Error error = device_sync(self->timer->device);
-            (void)error;
-            sleep_ms(clock_ms() - self->from_ms);
-        }
-        self->from_ms = clock_ms();
+        /* A GPU is still at work, or waits for a copy, when its thread goes on. What went wrong
+         * with it, if anything, is found where it always is. */
+        Error error = device_sync(self->timer->device);
+        (void)error;
+        if (computes(ended))
+            device_pause(self->timer->device, device_host_clock_ms() - self->from_ms);
+        self->from_ms = device_host_clock_ms();
     } else if (begins == PHASE_BACKWARD && !atomic_load(self->struck)) { /* once: it may go on */
         atomic_store(self->struck, true);
         kill(getpid(), self->kind == FAULT_KILL ? SIGKILL : SIGSTOP);
@@ -129,7 +114,8 @@ void fault_arm(Job *job, int worker, int64_t step)
     if (fault->kind == FAULT_NONE || fault->rank != device || number < fault->step || reference)
         return;
     Worker *self = &job->worker[worker];
-    self->strike = (FaultStrike){fault->kind, &self->timer, &run->lanes[device].struck, clock_ms()};
+    self->strike = (FaultStrike){fault->kind, &self->timer, &run->lanes[device].struck,
+                                 device_host_clock_ms()};
     self->timer.phase_changes = strike;
     self->timer.phase_changes_context = &self->strike;
 }

@@ -222,6 +222,9 @@ typedef struct HostClock {
 HostClock device_hand_over(int threads);
 void device_take_over(const HostClock *clock);
 
+/* The calling thread does nothing for so long, and so does its device, whose work is done. */
+void device_pause(Device *device, double ms);
+
 /* Step `step` begins: a virtual device may take a little longer over one step than over another. */
 void device_begin_step(Device *device, int64_t step);
 

@@ -6,11 +6,13 @@
 #include "base/clock.h"
 #include "device/engine.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 /* With timing only, larger pieces of memory are addresses without anything behind them. What steers
  * the program (counts, shapes, agreements of the ranks) is far smaller, and is there. */
@@ -68,6 +70,17 @@ void device_take_over(const HostClock *clock)
     host.hardware = clock->hardware;
     host.threads = clock->threads;
     host.now_ms = fmax(host.now_ms, clock->ms + clock->hardware->profile.hand_over_ms);
+}
+
+void device_pause(Device *device, double ms)
+{
+    if (device->kind == DEVICE_VIRTUAL) {
+        host.now_ms += ms;
+        return;
+    }
+    struct timespec left = {.tv_sec = (time_t)(ms / 1e3), .tv_nsec = (long)(fmod(ms, 1e3) * 1e6)};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
 }
 
 double virtual_host_ms(void)
