@@ -16,6 +16,7 @@
 #include "report/table.h"
 #include "run.h"
 #include "sampler.h"
+#include "series.h"
 #include "show_sampler.h"
 #include "supervisor.h"
 #include "train.h"
@@ -350,6 +351,8 @@ int main(int argc, char **argv)
         status = show_without_data(&options);
     else if (!error && !done && options.mode == MODE_BENCH)
         error = bench_mode(&options, &status);
+    else if (!error && !done && series_wanted(&options))
+        error = series_run(&options, start_ms, &status);
     else if (!error && !done)
         status = train_and_report(&options, start_ms);
     if (error)

@@ -4,6 +4,7 @@
 
 #include "report/screen.h"
 #include "report/screen_bench.h"
+#include "report/screen_series.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -68,6 +69,12 @@ Error table_print(FILE *out, const cJSON *object, TableDepth depth, TableStyle s
 {
     if (screen_bench_is(object)) {
         screen_bench(out, object);
+        return written(out);
+    }
+    if (screen_series_is(object)) {
+        Text series;
+        text_open(&series, out, style.columns, style.colour, style.utf8);
+        TRY(screen_series(&series, object));
         return written(out);
     }
     Report report;

@@ -1,0 +1,158 @@
+/* series.c: several comparisons on virtual devices in one table (see series.h). */
+#include "series.h"
+
+#include "base/clock.h"
+#include "base/place.h"
+#include "plan.h"
+#include "report/json.h"
+#include "report/screen_series.h"
+#include "report/table.h"
+#include "supervisor.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STATUS_FAILED = 1, STATUS_SIGNAL = 128 };
+
+/* One row of the table: what differs from the options. */
+typedef struct Variant {
+    char label[48];
+    int layers; /* 0: the options' */
+    int widths[8];
+    int batch;
+    int link, latency; /* indices */
+} Variant;
+
+/* Too little arithmetic to share, and enough of it to hide everything else behind: the lesson's two
+ * ends. */
+static const Variant tiny_and_meaty[] = {
+    {.label = "tiny", .layers = 2, .widths = {784, 32, 10}, .batch = 32},
+    {.label = "meaty", .layers = 4, .widths = {8192, 8192, 8192, 8192, 8192}, .batch = 8192},
+};
+
+static bool sweeps(const Options *options)
+{
+    return options->link_counts > 1 || options->latency_counts > 1;
+}
+
+bool series_wanted(const Options *options)
+{
+    bool nothing_said = !options->widths_given && !options->workload_name &&
+                        !options->typed.batch && !options->hardware.timing_only;
+    return options->profile && options->mode == MODE_COMPARE && (sweeps(options) || nothing_said);
+}
+
+static int list_variants(const Options *options, Variant *variants)
+{
+    if (!sweeps(options)) {
+        memcpy(variants, tiny_and_meaty, sizeof tiny_and_meaty);
+        return sizeof tiny_and_meaty / sizeof *tiny_and_meaty;
+    }
+    int count = 0;
+    int links = options->link_counts > 0 ? options->link_counts : 1;
+    int latencies = options->latency_counts > 0 ? options->latency_counts : 1;
+    for (int link = 0; link < links; link++)
+        for (int latency = 0; latency < latencies; latency++) {
+            Variant *variant = &variants[count++];
+            *variant = (Variant){.link = link, .latency = latency};
+            size_t used = 0;
+            if (links > 1)
+                used = (size_t)snprintf(variant->label, sizeof variant->label, "%g Gbit/s",
+                                        options->link_gbps[link]);
+            if (latencies > 1)
+                snprintf(variant->label + used, sizeof variant->label - used, "%s%g us",
+                         used ? ", " : "", options->latency_us[latency]);
+        }
+    return count;
+}
+
+/* Runs one comparison; its object, or NULL with `*error` or `*status` set. */
+static cJSON *compare(Options *options, double start_ms, Error *error, int *status)
+{
+    static Plan plan;
+    Dataset data;
+    plan = (Plan){0};
+    plan.cores = place_core_list(plan.cpus, (int)(sizeof plan.cpus / sizeof *plan.cpus));
+    data_describe((size_t)options->batch, options->widths[0], options->widths[options->layers],
+                  &data);
+    *error = options_check(options, &data, plan.cores);
+    if (!*error)
+        *error = plan_make(options, &data, NULL, &plan);
+    cJSON *object = NULL;
+    if (!*error) {
+        Supervision supervision = {.quiet = true, .what = "virtual devices"};
+        RunsOutcome outcome;
+        int number = 0;
+        *error = supervise_runs(&plan, &supervision, &outcome, &number);
+        *status = outcome == RUNS_INTERRUPTED ? STATUS_SIGNAL + number
+                  : outcome == RUNS_FAILED    ? STATUS_FAILED
+                                              : 0;
+        ReportContext context = {
+            .mode = mode_name(options->mode),
+            .command_line = options->command_line,
+            .measured_steps = options->steps,
+            .bucket_mb = options->bucket_mb,
+            .bucket_explicit = options->bucket_given,
+            .overlap = options->overlap,
+            .program_start_ms = start_ms,
+        };
+        if (!*error && *status == 0)
+            object = report_json(&plan, &context, error);
+    }
+    plan_free(&plan);
+    return object;
+}
+
+static void apply(Options *options, const Variant *variant)
+{
+    options->hardware.timing_only = true;
+    if (variant->layers > 0) {
+        options->layers = variant->layers;
+        options->batch = variant->batch;
+        memcpy(options->widths, variant->widths, sizeof *options->widths * 8);
+    }
+    options_set_link(options, variant->link, variant->latency);
+}
+
+static Error finish(const Options *options, cJSON *object, int *status)
+{
+    bool json_on_stdout = options->json && strcmp(options->json, "-") == 0;
+    FILE *tables = json_on_stdout ? stderr : stdout;
+    Error error = options->json ? report_write(object, options->json) : NULL;
+    if (!error)
+        error = table_print(tables, object, (TableDepth)options->depth, table_style(tables));
+    if (error) {
+        fprintf(stderr, "trainer: %s\n", error);
+        *status = STATUS_FAILED;
+    }
+    return NULL;
+}
+
+Error series_run(Options *options, double start_ms, int *status)
+{
+    Variant variants[OPTIONS_MOST_SWEEP * OPTIONS_MOST_SWEEP];
+    TRY(options_hardware(options));
+    if (sweeps(options) && !options->hardware.timing_only)
+        return error_make("--link-gbps and --latency-us with several values compare times: add "
+                          "--timing-only");
+    int count = list_variants(options, variants);
+    cJSON *series = cJSON_CreateObject();
+    cJSON_AddNumberToObject(series, "schema", 1);
+    cJSON *entries = cJSON_AddArrayToObject(series, "series");
+    Error error = NULL;
+    for (int i = 0; i < count && !error && *status == 0; i++) {
+        apply(options, &variants[i]);
+        cJSON *object = compare(options, start_ms, &error, status);
+        if (!object)
+            break;
+        cJSON *entry = cJSON_CreateObject();
+        cJSON_AddStringToObject(entry, "label", variants[i].label);
+        cJSON_AddItemToObject(entry, "report", object);
+        cJSON_AddItemToArray(entries, entry);
+    }
+    if (!error && *status == 0)
+        error = finish(options, series, status);
+    cJSON_Delete(series);
+    return error;
+}
