@@ -47,6 +47,7 @@ Error options_hardware(Options *options)
         return NULL;
     Profile *profile = &options->hardware.profile;
     TRY(profile_read(options->profile, profile));
+    options->hardware.micro_batches = options->accumulate;
     Error error = NULL;
     if (options->workload_name)
         options->workload = workload_read(options->workload_name, &error);

@@ -31,6 +31,27 @@ static const Variant tiny_and_meaty[] = {
     {.label = "meaty", .layers = 4, .widths = {8192, 8192, 8192, 8192, 8192}, .batch = 8192},
 };
 
+/* The meaty model has to fit: weights, gradients, optimizer state and what DataParallel's boss
+ * keeps beside them are about six arenas, and the activations of a whole batch eight times its
+ * input. */
+static bool fits(const Variant *variant, const Profile *profile)
+{
+    double parameters = 0;
+    for (int i = 0; i < variant->layers; i++)
+        parameters += (double)variant->widths[i] * variant->widths[i + 1];
+    double bytes = sizeof(float) * (6 * parameters + 8.0 * variant->batch * variant->widths[0]);
+    return bytes <= profile->memory_bytes;
+}
+
+static void shrink_until_it_fits(Variant *variant, const Profile *profile)
+{
+    while (!fits(variant, profile) && variant->widths[0] > 1) {
+        for (int i = 0; i <= variant->layers; i++)
+            variant->widths[i] = (variant->widths[i] + 1) / 2;
+        variant->batch = (variant->batch + 1) / 2;
+    }
+}
+
 static bool sweeps(const Options *options)
 {
     return options->link_counts > 1 || options->latency_counts > 1;
@@ -47,6 +68,7 @@ static int list_variants(const Options *options, Variant *variants)
 {
     if (!sweeps(options)) {
         memcpy(variants, tiny_and_meaty, sizeof tiny_and_meaty);
+        shrink_until_it_fits(&variants[1], &options->hardware.profile);
         return sizeof tiny_and_meaty / sizeof *tiny_and_meaty;
     }
     int count = 0;

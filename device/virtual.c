@@ -184,15 +184,17 @@ static double uniform(uint64_t device, uint64_t step, uint64_t draw)
 }
 
 /* Normal with mean 1 and the profile's spread (Box and Muller's method), and never less than half.
- */
-static double factor_of(const Profile *profile, int device, int64_t step)
+ * The profile's is that of one pass; the mean of n passes spreads 1 / sqrt(n) as much. */
+static double factor_of(const Hardware *hardware, int device, int64_t step)
 {
-    if (profile->spread == 0)
+    int passes = hardware->micro_batches > 1 ? hardware->micro_batches : 1;
+    double spread = hardware->profile.spread / sqrt(passes);
+    if (spread == 0)
         return 1;
     double u = uniform((uint64_t)device, (uint64_t)step, 1);
     double v = uniform((uint64_t)device, (uint64_t)step, 2);
     double normal = sqrt(-2 * log(u)) * cos(2 * M_PI * v);
-    return fmax(0.5, 1 + profile->spread * normal);
+    return fmax(0.5, 1 + spread * normal);
 }
 
 void device_begin_step(Device *device, int64_t step)
@@ -201,7 +203,7 @@ void device_begin_step(Device *device, int64_t step)
         return;
     Virtual *self = virtual_of(device);
     self->step = step;
-    self->factor = factor_of(&self->hardware->profile, self->place.index, step);
+    self->factor = factor_of(self->hardware, self->place.index, step);
     self->slowest = 0;
 }
 
@@ -210,7 +212,7 @@ double virtual_slowest(Device *device)
     Virtual *self = virtual_of(device);
     if (self->slowest == 0)
         for (int i = 0; i < self->place.devices; i++)
-            self->slowest = fmax(self->slowest, factor_of(&self->hardware->profile, i, self->step));
+            self->slowest = fmax(self->slowest, factor_of(self->hardware, i, self->step));
     return self->slowest / self->factor;
 }
 
@@ -234,9 +236,9 @@ static void *virtual_alloc(Device *device, size_t bytes, Error *error)
     const Profile *profile = profile_of(device);
     double wanted = (double)device->counters.allocated_bytes + (double)bytes;
     if (wanted > profile->memory_bytes) {
-        *error =
-            error_make("out of memory: a %s of %s has %.3g GB, and this needs %.3g GB",
-                       profile->noun, profile->name, profile->memory_bytes / 1e9, wanted / 1e9);
+        *error = error_make("out of memory: a %s of %s has %.3g GB, and this needs more: choose "
+                            "smaller --layers or --batch",
+                            profile->noun, profile->name, profile->memory_bytes / 1e9);
         return NULL;
     }
     unsigned char *memory = mmap(NULL, HEAD_BYTES + bytes, PROT_READ | PROT_WRITE,

@@ -19,15 +19,16 @@ typedef struct Hardware Hardware;
 /* What all virtual devices of a command have in common. Made before the fork; the caller's. */
 struct Hardware {
     Profile profile;
-    bool timing_only; /* no arithmetic, and no memory where it would be large */
-    bool interpreter; /* as PyTorch: operations cost the interpreter's time, and the threads of a
-                         process share one interpreter */
+    bool timing_only;  /* no arithmetic, and no memory where it would be large */
+    int micro_batches; /* of a step: its computing time is the sum of as many */
+    bool interpreter;  /* as PyTorch: operations cost the interpreter's time, and the threads of a
+                          process share one interpreter */
 };
 
 /* A device's place among those of its run. */
 typedef struct VirtualPlace {
-    int index;     /* of all devices of the run */
-    int devices;   /* of the run */
+    int index;   /* of all devices of the run */
+    int devices; /* of the run */
     int workers; /* devices of this process: one, or all of DataParallel's */
 } VirtualPlace;
 

@@ -81,37 +81,76 @@ static void print_entry(Text *text, const Entry *entry, const int *counts, int c
 
 /* --- the sentences ------------------------------------------------------------------------ */
 
-/* "gains nothing: 4 devices are slower than one" */
+/* What came of one model. */
 static void say_gain(Text *text, const Entry *entry)
 {
     const Report *report = &entry->report;
     const Result *dp = report_result(report, MODE_DP, report->devices);
     const Result *ddp = report_result(report, MODE_DDP, report->devices);
-    double dp_gain = dp ? dp->speedup : NAN, ddp_gain = ddp ? ddp->speedup : NAN;
-    double batch = report->batch / report->devices;
-    Figure weights = figure_count(report->parameters);
-    Figure images = figure_count(batch);
-    const char *s = batch == 1 ? "" : "s";
-    if (isnan(ddp_gain))
+    if (!ddp)
         return;
-    if (ddp_gain < 1 && !(dp_gain >= 1))
+    double dp_gain = dp ? dp->speedup : NAN;
+    double each = report->batch / report->devices;
+    Figure weights = figure_count(report->parameters);
+    Figure gain = figure_number(ddp->speedup, 2);
+    if (ddp->speedup < 1 && !(dp_gain >= 1))
         text_paragraph(text, TEXT_PLAIN, 2,
                        "%s (%s weights): %d devices are slower than one%s: %s image%s each are "
                        "less work than talking about them.",
                        entry->label, weights.text, report->devices,
-                       dp ? ", with DP and with DDP" : "", images.text, s);
+                       dp ? ", with DP and with DDP" : "", figure_count(each).text,
+                       each == 1 ? "" : "s");
     else if (!dp)
         text_paragraph(text, TEXT_PLAIN, 2,
-                       "%s (%s weights): DDP is %s times as fast on %d devices as on one; DP is "
+                       "%s (%s weights): DDP on %d devices is %s times as fast as one; DP is "
                        "impossible there: one process cannot span machines.",
-                       entry->label, weights.text, figure_number(ddp_gain, 2).text,
-                       report->devices);
+                       entry->label, weights.text, report->devices, gain.text);
     else
         text_paragraph(text, TEXT_PLAIN, 2,
                        "%s (%s weights): %d devices are %s times as fast as one with DDP and %s "
                        "times with DP%s.",
-                       entry->label, weights.text, report->devices, figure_number(ddp_gain, 2).text,
-                       figure_number(dp_gain, 2).text, dp_gain > ddp_gain ? ": here DP won" : "");
+                       entry->label, weights.text, report->devices, gain.text,
+                       figure_number(dp_gain, 2).text,
+                       dp_gain > ddp->speedup ? ": here DP won" : "");
+}
+
+/* The labels of the entries for which `holds`, as "1 Gbit/s, 10 Gbit/s". */
+static const char *labels_of(const Entry *entries, int count,
+                             bool (*holds)(const Result *dp, const Result *ddp), char *list,
+                             size_t size)
+{
+    *list = '\0';
+    for (int i = 0; i < count; i++) {
+        const Report *report = &entries[i].report;
+        const Result *dp = report_result(report, MODE_DP, report->devices);
+        const Result *ddp = report_result(report, MODE_DDP, report->devices);
+        size_t used = strlen(list);
+        if (ddp && holds(dp, ddp))
+            snprintf(list + used, size - used, "%s%s", used ? ", " : "", entries[i].label);
+    }
+    return *list ? list : "nowhere";
+}
+
+static bool dp_wins(const Result *dp, const Result *ddp)
+{
+    return dp && dp->step_ms < ddp->step_ms;
+}
+
+static bool one_wins(const Result *dp, const Result *ddp)
+{
+    (void)dp;
+    return ddp->speedup < 1;
+}
+
+/* Where the links turn the result around. */
+static void say_turns(Text *text, const Entry *entries, int count)
+{
+    char list[512];
+    int devices = entries[0].report.devices;
+    text_paragraph(text, TEXT_PLAIN, 2, "On %d devices DP is faster than DDP: %s.", devices,
+                   labels_of(entries, count, dp_wins, list, sizeof list));
+    text_paragraph(text, TEXT_PLAIN, 2, "One device is faster than %d with DDP: %s.", devices,
+                   labels_of(entries, count, one_wins, list, sizeof list));
 }
 
 /* --- all of it ---------------------------------------------------------------------------- */
@@ -133,8 +172,11 @@ static void print(Text *text, const Entry *entries, int count)
     for (int i = 0; i < count; i++)
         print_entry(text, &entries[i], counts, shown);
     text_newline(text);
-    for (int i = 0; i < count; i++)
-        say_gain(text, &entries[i]);
+    if (count > 2)
+        say_turns(text, entries, count);
+    else
+        for (int i = 0; i < count; i++)
+            say_gain(text, &entries[i]);
 }
 
 Error screen_series(Text *text, const cJSON *object)

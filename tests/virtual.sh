@@ -100,6 +100,25 @@ step() { json "$work/$1.json" results.0.step_ms.median; }
 expect "--link-gbps and --latency-us" holds "slow > 5 * fast && late > 2 * fast" \
     "fast=$(step fast)" "slow=$(step slow)" "late=$(step late)"
 
+# --- several comparisons in one table --------------------------------------------------------------------
+
+run --profile=4x-v100-nvlink --devices=1,2,4 --json="$work/series.json"
+expect "a profile alone: tiny and meaty side by side" eval 'is "$status" 0 && grep -q "^tiny  *0" "$work/out" &&
+    grep -q "^meaty  *[0-9]" "$work/out" && grep -q "^tiny (.*4 devices are slower than one" "$work/out"'
+cp "$work/out" "$work/first"
+run --profile=4x-v100-nvlink --devices=1,2,4
+expect "the same digits again" cmp "$work/out" "$work/first"
+run --replay="$work/series.json"
+expect "and in a replay" cmp "$work/out" "$work/first"
+run --profile=2-classroom-1gbps
+expect "the meaty model fits a smaller machine; two of them are no place for DP" eval \
+    'is "$status" 0 && grep -q "^meaty.* - " "$work/out" && grep -q "impossible there" "$work/out"'
+run --profile=4x-v100-nvlink --link-gbps=1,400 --latency-us=1,100 --timing-only --devices=4
+expect "links of several speeds: a row for each" is "$(grep -c "Gbit/s, .* us  *[0-9]" "$work/out")" 4
+expect "and where they turn the result" grep -q "^On 4 devices DP is faster than DDP: " "$work/out"
+refused_sweep=$("$TRAINER" --profile=4x-v100-nvlink --link-gbps=1,2 --layers=784,10 2>&1 >"$work/out")
+expect "several speeds need --timing-only" grep -q "add --timing-only" <<<"$refused_sweep"
+
 # --- every profile and workload ------------------------------------------------------------------------
 
 for file in profiles/*.json; do
@@ -150,6 +169,6 @@ broken "another schema" "schema: must be a number from 1 to 1" 's/"schema": 1/"s
 sed 's/"memory_gb": 16/"memory_gb": 1/' profiles/4x-v100-nvlink.json >"$work/small.json"
 run --profile="$work/small.json" --mode=ddp --devices=2 --layers=8192,8192,8192 --batch=64 --timing-only
 expect "a model that does not fit says how much is there" eval \
-    'is "$status" 1 && grep -q "out of memory: a GPU of .* has 1 GB, and this needs" "$work/err"'
+    'is "$status" 1 && grep -q "out of memory: a GPU of .* has 1 GB, and this needs more" "$work/err"'
 
 finish
