@@ -7,6 +7,7 @@
 #define TRAINER_SCREEN_H
 
 #include "base/error.h"
+#include "report/phase_names.h"
 #include "report/text.h"
 
 #include <cjson/cJSON.h>
@@ -14,24 +15,8 @@
 
 typedef enum { MODE_SINGLE, MODE_DP, MODE_DDP, MODE_DDP_NO_OVERLAP, MODE_LIMIT, MODES } Mode;
 
-/* In the order of the design's table. */
-typedef enum {
-    STEP_INPUT,
-    STEP_REPLICATE,
-    STEP_SCATTER,
-    STEP_FORWARD,
-    STEP_GATHER,
-    STEP_LOSS,
-    STEP_SCATTER_GRAD,
-    STEP_BACKWARD,
-    STEP_REDUCE,
-    STEP_LATE_COLLEAGUE,
-    STEP_TRANSFER,
-    STEP_USED_MAP,
-    STEP_UPDATE,
-    STEP_OTHER,
-    STEP_PHASES
-} StepPhase;
+/* The phases, and what they leave of a step. */
+enum { STEP_OTHER = PHASES, STEP_PHASES };
 
 /* What the time of a phase is spent on. */
 typedef enum {

@@ -51,23 +51,23 @@ Figure result_name(const Result *run)
 }
 
 static const struct {
-    const char *key, *name;
+    const char *name;
     Spent spent, spent_by_dp;
 } phases[STEP_PHASES] = {
-    [STEP_INPUT] = {"input", "input", SPENT_COMPUTING, SPENT_BOSS_ALONE},
-    [STEP_REPLICATE] = {"replicate", "replicate", SPENT_COPYING, SPENT_COPYING},
-    [STEP_SCATTER] = {"scatter", "scatter", SPENT_COPYING, SPENT_COPYING},
-    [STEP_FORWARD] = {"forward", "forward", SPENT_COMPUTING, SPENT_COMPUTING},
-    [STEP_GATHER] = {"gather", "gather", SPENT_COPYING, SPENT_COPYING},
-    [STEP_LOSS] = {"loss", "loss", SPENT_COMPUTING, SPENT_BOSS_ALONE},
-    [STEP_SCATTER_GRAD] = {"scatter_grad", "scatter grad", SPENT_COPYING, SPENT_COPYING},
-    [STEP_BACKWARD] = {"backward", "backward", SPENT_COMPUTING, SPENT_COMPUTING},
-    [STEP_REDUCE] = {"reduce", "reduce", SPENT_COPYING, SPENT_COPYING},
-    [STEP_LATE_COLLEAGUE] = {"late_colleague", "late colleague", SPENT_WAITING, SPENT_WAITING},
-    [STEP_TRANSFER] = {"transfer", "transfer", SPENT_WAITING, SPENT_WAITING},
-    [STEP_USED_MAP] = {"used_map", "used map", SPENT_WAITING, SPENT_WAITING},
-    [STEP_UPDATE] = {"update", "update", SPENT_COMPUTING, SPENT_BOSS_ALONE},
-    [STEP_OTHER] = {"other", "other", SPENT_OTHER, SPENT_OTHER},
+    [PHASE_INPUT] = {"input", SPENT_COMPUTING, SPENT_BOSS_ALONE},
+    [PHASE_REPLICATE] = {"replicate", SPENT_COPYING, SPENT_COPYING},
+    [PHASE_SCATTER] = {"scatter", SPENT_COPYING, SPENT_COPYING},
+    [PHASE_FORWARD] = {"forward", SPENT_COMPUTING, SPENT_COMPUTING},
+    [PHASE_GATHER] = {"gather", SPENT_COPYING, SPENT_COPYING},
+    [PHASE_LOSS] = {"loss", SPENT_COMPUTING, SPENT_BOSS_ALONE},
+    [PHASE_SCATTER_GRAD] = {"scatter grad", SPENT_COPYING, SPENT_COPYING},
+    [PHASE_BACKWARD] = {"backward", SPENT_COMPUTING, SPENT_COMPUTING},
+    [PHASE_REDUCE] = {"reduce", SPENT_COPYING, SPENT_COPYING},
+    [PHASE_LATE_COLLEAGUE] = {"late colleague", SPENT_WAITING, SPENT_WAITING},
+    [PHASE_TRANSFER] = {"transfer", SPENT_WAITING, SPENT_WAITING},
+    [PHASE_USED_MAP] = {"used map", SPENT_WAITING, SPENT_WAITING},
+    [PHASE_UPDATE] = {"update", SPENT_COMPUTING, SPENT_BOSS_ALONE},
+    [STEP_OTHER] = {"other", SPENT_OTHER, SPENT_OTHER},
 };
 
 const char *step_phase_name(int phase)
@@ -124,7 +124,7 @@ static void read_phases(Result *run)
         if (!cJSON_IsNumber(item) || !item->string)
             continue;
         int phase = 0;
-        while (phase < STEP_OTHER && strcmp(item->string, phases[phase].key) != 0)
+        while (phase < STEP_OTHER && strcmp(item->string, phase_name((Phase)phase)) != 0)
             phase++;
         /* Zero: this way of training has no such phase. */
         if (item->valuedouble == 0)
