@@ -42,7 +42,7 @@ LIBS     := $(filter-out -I%,$(BLAS)) $(CUDA_LIBS) -lcjson -lz -lm -lpthread
 NVFLAGS  := -O3 -std=c++17 -arch=all-major -fmad=false -I. -Xcompiler -fno-threadsafe-statics
 COMMANDS := $(CC) $(CFLAGS) $(LDFLAGS) $(LIBS) $(NVCC) $(if $(NVCC),$(NVFLAGS))
 
-.PHONY: all help prepare demo test test-gpu tests trainer-build lessons results bench bench-gpu reproduce lint clean FORCE
+.PHONY: all help check-model prepare demo test test-gpu tests trainer-build lessons results bench bench-gpu reproduce lint clean FORCE
 .DELETE_ON_ERROR:
 
 all: $(TRAINER) ## build with what is there, and say what was found
@@ -77,6 +77,9 @@ results: $(TRAINER) ## write this machine's runs beside the captured ones in res
 bench: $(TRAINER) ## each figure of speed beside its target (a few minutes; wants python3-torch)
 	+@$(MAKE_ALL) $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 	@$(PYTHON) bench/bench.py $(PROGRAM) $(BUILD)/bench
+
+check-model: $(TRAINER) ## calibrate this machine, and hold virtual times against measured ones
+	@$(PYTHON) tools/check_model.py $(PROGRAM)
 
 reproduce: $(TRAINER) ## published results beside those of the virtual devices, into results/reproduce.md
 	@$(PYTHON) tools/reproduce.py --trainer=$(PROGRAM)

@@ -8,6 +8,7 @@
 #include "base/place.h"
 #include "base/replace.h"
 #include "bench_mode.h"
+#include "calibrate.h"
 #include "describe.h"
 #include "options.h"
 #include "plan.h"
@@ -337,6 +338,16 @@ static int train_and_report(Options *options, double start_ms)
     return status;
 }
 
+static Error calibrate_this_machine(const Options *options, int *status)
+{
+    int cpus[256];
+    int cores = place_core_list(cpus, (int)(sizeof cpus / sizeof *cpus));
+    const char *path = options->json ? options->json : "profiles/this-machine.json";
+    if (strcmp(path, "-") != 0)
+        TRY(options_check_writable("json", path, false));
+    return calibrate(path, cpus, cores, status);
+}
+
 int main(int argc, char **argv)
 {
     double start_ms = clock_ms();
@@ -351,6 +362,8 @@ int main(int argc, char **argv)
         status = show_without_data(&options);
     else if (!error && !done && options.mode == MODE_BENCH)
         error = bench_mode(&options, &status);
+    else if (!error && !done && options.mode == MODE_CALIBRATE)
+        error = calibrate_this_machine(&options, &status);
     else if (!error && !done && series_wanted(&options))
         error = series_run(&options, start_ms, &status);
     else if (!error && !done)

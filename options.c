@@ -204,8 +204,8 @@ const struct argp_option options_table[] = {
 
 /* --- options ------------------------------------------------------------------------------ */
 
-const char *const options_mode_names[] = {"compare", "single", "dp",     "ddp",
-                                          "hello",   "bench",  "ladder", NULL};
+const char *const options_mode_names[] = {"compare", "single", "dp",        "ddp", "hello",
+                                          "bench",   "ladder", "calibrate", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const comm_names[] = {"auto", "shm", "nccl", NULL};
 static const char *const algorithm_names[] = {"direct", "ring", "tree", "naive", NULL};

@@ -29,7 +29,8 @@ typedef enum {
     MODE_DDP,
     MODE_HELLO,
     MODE_BENCH,
-    MODE_LADDER
+    MODE_LADDER,
+    MODE_CALIBRATE
 } Mode;
 typedef enum { CHOICE_AUTO, CHOICE_CPU, CHOICE_CUDA } DeviceChoice;
 typedef enum { COMM_CHOICE_AUTO, COMM_CHOICE_SHM, COMM_CHOICE_NCCL } CommChoice;
@@ -128,6 +129,10 @@ Error options_hardware(Options *options);
 /* Gives options->hardware the link speed and the latency at these indices of --link-gbps and
  * --latency-us, where they were given. */
 void options_set_link(Options *options, int link, int latency);
+
+/* That the file of an option ("json") can be written, found out before the work; touches no old file.
+ * `replaced`: it will be replaced, not written over. */
+Error options_check_writable(const char *option, const char *path, bool replaced);
 
 /* Makes these options those of the run that was saved in options->resume. An Error names the option
  * that was typed and contradicts it. To be called before the data are loaded. */

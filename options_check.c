@@ -12,8 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* That a file can be written, found out now rather than after the run; touches no old file. */
-static Error check_writable(const char *option, const char *path, bool replaced)
+Error options_check_writable(const char *option, const char *path, bool replaced)
 {
     char place[PATH_MAX];
     struct stat status;
@@ -129,8 +128,9 @@ Error options_resume(Options *options, const Progressed *saved)
 Error options_check_files(const Options *options)
 {
     if (options->json)
-        TRY(strcmp(options->json, "-") == 0 ? NULL : check_writable("json", options->json, false));
-    return options->save ? check_writable("save", options->save, true) : NULL;
+        TRY(strcmp(options->json, "-") == 0 ? NULL
+                                            : options_check_writable("json", options->json, false));
+    return options->save ? options_check_writable("save", options->save, true) : NULL;
 }
 
 /* A mistyped width or batch can ask for thousands of gigabytes, and the system would hand them out

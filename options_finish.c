@@ -209,7 +209,8 @@ static Error finish_profile(const Parse *parse)
                               most, OPTIONS_MOST_DEVICES);
         return NULL;
     }
-    if (o->mode == MODE_HELLO || o->mode == MODE_BENCH || o->describe || o->show_sampler)
+    if (o->mode == MODE_HELLO || o->mode == MODE_BENCH || o->mode == MODE_CALIBRATE ||
+        o->describe || o->show_sampler)
         return error_make("--profile is for training: with --mode=compare, single, dp or ddp");
     if (o->device == CHOICE_CUDA || o->comm != COMM_CHOICE_AUTO)
         return error_make("--profile makes virtual devices: leave out --device=cuda and --comm");
@@ -292,9 +293,20 @@ static Error finish_ladder(const Parse *parse)
     return NULL;
 }
 
+/* --mode=calibrate measures one thing, whatever else is said. */
+static Error finish_calibrate(const Parse *parse)
+{
+    for (int key = KEY_MODE; parse->options->mode == MODE_CALIBRATE && key < KEY_END; key++)
+        if (given(parse, key) && key != KEY_MODE && key != KEY_JSON && key != KEY_QUIET)
+            return error_make("--mode=calibrate measures this machine's cores: only --json=FILE, "
+                              "where the profile is to go, belongs to it");
+    return NULL;
+}
+
 Error options_finish(const Parse *parse)
 {
     Options *o = parse->options;
+    TRY(finish_calibrate(parse));
     for (int key = KEY_MODE; o->replay && key < KEY_END; key++)
         if (given(parse, key) && key != KEY_REPLAY && key != KEY_DEPTH && key != KEY_SLOW_MOTION)
             return error_make("--replay prints an old run and runs nothing: only --depth and "

@@ -162,7 +162,8 @@ static void plan_runs(const Options *options, Plan *plan)
         return;
     case MODE_COMPARE:
     case MODE_HELLO:
-    case MODE_BENCH: /* never planned */
+    case MODE_BENCH:
+    case MODE_CALIBRATE: /* never planned */
         break;
     }
     add_run(options, plan, RUN_SINGLE, 1);

@@ -69,6 +69,8 @@ static void read_devices(StrictJson *json, Profile *profile)
     profile->memory_bytes = memory_gb * GB;
     read_curve(json, "devices.memory_gb_per_s", GB, &profile->memory_bytes_per_s);
     read_curve(json, "devices.products", 1, &profile->flop_per_s);
+    if (strict_has(json, "devices.busy_memory_gb_per_s"))
+        read_curve(json, "devices.busy_memory_gb_per_s", GB, &profile->busy_memory_bytes_per_s);
     if (strict_has(json, "devices.busy_products"))
         read_curve(json, "devices.busy_products", 1, &profile->busy_flop_per_s);
     read_us(json, "devices.shortest_us", &profile->shortest_ms);

@@ -32,10 +32,11 @@ typedef struct Profile {
     char about[256];
     char noun[16]; /* "GPU", "core" */
     int per_node, nodes;
-    double memory_bytes;      /* of a device */
-    Curve memory_bytes_per_s; /* by bytes touched */
-    Curve flop_per_s;         /* of a product, by its FLOP */
-    Curve busy_flop_per_s;    /* while all devices of the machine compute; else the same */
+    double memory_bytes;           /* of a device */
+    Curve memory_bytes_per_s;      /* by bytes touched */
+    Curve busy_memory_bytes_per_s; /* while all devices of the machine compute; else the same */
+    Curve flop_per_s;              /* of a product, by its FLOP */
+    Curve busy_flop_per_s;         /* while all devices of the machine compute; else the same */
     double shortest_ms;
     bool asynchronous;
     double spread; /* standard deviation of a step's computing time, as a fraction */

@@ -135,12 +135,6 @@ static void compute(Device *device, double ms)
     run_for(device, ms);
 }
 
-/* Queues an elementwise operation that touches `bytes`. */
-static void touch(Device *device, double bytes)
-{
-    compute(device, bytes / curve_at(&profile_of(device)->memory_bytes_per_s, bytes) * 1e3);
-}
-
 /* Of the machine's devices, those that belong to the run. */
 static int devices_beside(const Virtual *self)
 {
@@ -148,26 +142,44 @@ static int devices_beside(const Virtual *self)
     return self->place.devices < per_node ? self->place.devices : per_node;
 }
 
-/* A product's rate: between what the device reaches alone and what it reaches when all devices of
- * the machine compute. */
+/* A rate between what the device reaches alone and what it reaches while all devices of the machine
+ * are at work. */
+static double shared_rate(const Virtual *self, const Curve *alone, const Curve *busy, double size)
+{
+    int per_node = self->hardware->profile.per_node;
+    double rate = curve_at(alone, size);
+    if (busy->points == 0 || per_node == 1)
+        return rate;
+    double share = (devices_beside(self) - 1.0) / (per_node - 1.0);
+    return rate * pow(curve_at(busy, size) / rate, share);
+}
+
 static double flop_per_s(const Device *device, double flop)
 {
-    const Virtual *self = virtual_of(device);
-    const Profile *profile = &self->hardware->profile;
-    double alone = curve_at(&profile->flop_per_s, flop);
-    if (profile->busy_flop_per_s.points == 0 || profile->per_node == 1)
-        return alone;
-    double busy = curve_at(&profile->busy_flop_per_s, flop);
-    double share = (devices_beside(self) - 1.0) / (profile->per_node - 1.0);
-    return alone * pow(busy / alone, share);
+    const Profile *profile = profile_of(device);
+    return shared_rate(virtual_of(device), &profile->flop_per_s, &profile->busy_flop_per_s, flop);
+}
+
+/* How long an elementwise operation takes that touches `bytes`. */
+static double memory_ms(const Device *device, double bytes)
+{
+    const Profile *profile = profile_of(device);
+    double rate = shared_rate(virtual_of(device), &profile->memory_bytes_per_s,
+                              &profile->busy_memory_bytes_per_s, bytes);
+    return bytes / rate * 1e3;
+}
+
+/* Queues one. */
+static void touch(Device *device, double bytes)
+{
+    compute(device, memory_ms(device, bytes));
 }
 
 /* Queues a product: as long as its arithmetic, or its memory, takes. */
 static void multiply(Device *device, double flop, double bytes)
 {
     double arithmetic_ms = flop / flop_per_s(device, flop) * 1e3;
-    double memory_ms = bytes / curve_at(&profile_of(device)->memory_bytes_per_s, bytes) * 1e3;
-    compute(device, fmax(arithmetic_ms, memory_ms));
+    compute(device, fmax(arithmetic_ms, memory_ms(device, bytes)));
 }
 
 /* --- how long the same work takes, from step to step and device to device ----------------------
@@ -318,7 +330,7 @@ static void virtual_copy(Device *to, void *to_memory, Device *from, const void *
         begin = fmax(begin, *link_ms);
     double end = begin;
     if (to == from)
-        end += 2 * (double)bytes / curve_at(&profile->memory_bytes_per_s, (double)bytes) * 1e3;
+        end += memory_ms(to, 2 * (double)bytes);
     else if (profile->peer.present)
         end += profile->peer.latency_ms + (double)bytes / profile->peer.bytes_per_s * 1e3;
     else
@@ -438,7 +450,7 @@ void device_work(Device *device, double flop, double bytes, int operations)
         compute(device, flop / flop_per_s(device, flop) * 1e3);
     for (int i = 0; i < operations && bytes > 0; i++) {
         double part = bytes / operations;
-        double ms = part / curve_at(&profile_of(device)->memory_bytes_per_s, part) * 1e3;
+        double ms = memory_ms(device, part);
         if (flop > 0 && i == 0)
             run_for(device, ms);
         else

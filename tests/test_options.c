@@ -182,7 +182,8 @@ static void test_bad_values(void **state)
 {
     (void)state;
     static const Bad bad[] = {
-        {"--mode=fast", "--mode=fast: choose compare, single, dp, ddp, hello, bench or ladder"},
+        {"--mode=fast",
+         "--mode=fast: choose compare, single, dp, ddp, hello, bench, ladder or calibrate"},
         {"--devices=0", "--devices=0: must lie between 1 and 16384"},
         {"--devices=16385", "--devices=16385: must lie between 1 and 16384"},
         {"--devices=257", "--devices=257: at most 256; more only as virtual devices, with "
@@ -272,11 +273,11 @@ static void test_slips_are_recognised(void **state)
         {"--device=1,2", "--device=1,2: did you mean --devices=1,2? (--device is auto, cpu or "
                          "cuda)"},
         {"--mode=dpp", "--mode=dpp: did you mean --mode=dp or --mode=ddp? (choose compare, single, "
-                       "dp, ddp, hello, bench or ladder)"},
+                       "dp, ddp, hello, bench, ladder or calibrate)"},
         {"--mode=DDP", "--mode=DDP: did you mean --mode=ddp? (choose compare, single, dp, ddp, "
-                       "hello, bench or ladder)"},
+                       "hello, bench, ladder or calibrate)"},
         {"--mode=DataParallel", "--mode=DataParallel: did you mean --mode=dp? (choose compare, "
-                                "single, dp, ddp, hello, bench or ladder)"},
+                                "single, dp, ddp, hello, bench, ladder or calibrate)"},
         {"--device=gpu", "--device=gpu: did you mean --device=cuda? (choose auto, cpu or cuda)"},
         {"--overlap=no", "--overlap=no: did you mean --overlap=off? (choose on or off)"},
         {"--optimizer=adma",
@@ -401,11 +402,12 @@ static void test_odd_text_is_shown_on_one_line(void **state)
         assert_null(strpbrk(error, "\n\033"));
         assert_true(strlen(error) < 400);
         if (words[i] == line_break)
-            assert_string_equal(
-                error, "--mode=a?b?[1m: choose compare, single, dp, ddp, hello, bench or ladder");
+            assert_string_equal(error, "--mode=a?b?[1m: choose compare, single, dp, ddp, hello, "
+                                       "bench, ladder or calibrate");
         if (words[i] == overlong)
-            assert_non_null(
-                strstr(error, "xxx...: choose compare, single, dp, ddp, hello, bench or ladder"));
+            assert_non_null(strstr(
+                error,
+                "xxx...: choose compare, single, dp, ddp, hello, bench, ladder or calibrate"));
     }
 }
 
