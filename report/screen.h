@@ -127,6 +127,9 @@ int report_decimals(const Report *report, int digits);
 /* Cores of the machine, or the GPUs where they are the devices; NAN if not known. */
 double report_cores(const Report *report);
 
+/* "images", or "samples" of a workload */
+const char *report_samples_noun(const Report *report);
+
 /* "core", "GPU" or "device" */
 const char *report_device_noun(const Report *report);
 

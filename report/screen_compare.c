@@ -435,8 +435,8 @@ void screen_compare(Text *text, const Report *report, bool more)
 {
     if (isfinite(report->batch))
         text_paragraph(text, TEXT_BOLD, 0,
-                       "DataParallel and DistributedDataParallel: one step, the same %s images",
-                       figure_count(report->batch).text);
+                       "DataParallel and DistributedDataParallel: one step, the same %s %s",
+                       figure_count(report->batch).text, report_samples_noun(report));
     else
         text_paragraph(text, TEXT_BOLD, 0, "DataParallel and DistributedDataParallel: one step");
     screen_what_was_trained(text, report);

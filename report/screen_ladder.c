@@ -317,7 +317,8 @@ void screen_ladder(Text *text, const Report *report, bool more)
 {
     char batch[64] = "";
     if (isfinite(report->batch))
-        snprintf(batch, sizeof batch, ", the same %s images", figure_count(report->batch).text);
+        snprintf(batch, sizeof batch, ", the same %s %s", figure_count(report->batch).text,
+                 report_samples_noun(report));
     text_paragraph(text, TEXT_BOLD, 0, "From the naive way to DDP on %d devices: one step%s",
                    report->devices, batch);
     screen_what_was_trained(text, report);

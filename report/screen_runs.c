@@ -367,6 +367,11 @@ double report_cores(const Report *report)
     return isnan(cores) ? json_number(report->environment, "cores") : cores;
 }
 
+const char *report_samples_noun(const Report *report)
+{
+    return json_string(member(report->config, "profile"), "workload") ? "samples" : "images";
+}
+
 const char *report_device_noun(const Report *report)
 {
     const char *kind = json_string(report->results[0].json, "device_kind");

@@ -95,11 +95,11 @@ static void say_gain(Text *text, const Entry *entry)
     Figure gain = figure_number(ddp->speedup, 2);
     if (ddp->speedup < 1 && !(dp_gain >= 1))
         text_paragraph(text, TEXT_PLAIN, 2,
-                       "%s (%s weights): %d devices are slower than one%s: %s image%s each are "
+                       "%s (%s weights): %d devices are slower than one%s: %s %s each are "
                        "less work than talking about them.",
                        entry->label, weights.text, report->devices,
                        dp ? ", with DP and with DDP" : "", figure_count(each).text,
-                       each == 1 ? "" : "s");
+                       report_samples_noun(report));
     else if (!dp)
         text_paragraph(text, TEXT_PLAIN, 2,
                        "%s (%s weights): DDP on %d devices is %s times as fast as one; DP is "

@@ -163,7 +163,8 @@ void screen_single_run(Text *text, const Report *report, bool more)
         snprintf(devices, sizeof devices, " on %d device%s", run->devices,
                  run->devices == 1 ? "" : "s");
     if (isfinite(report->batch))
-        snprintf(batch, sizeof batch, ", %s images per step", figure_count(report->batch).text);
+        snprintf(batch, sizeof batch, ", %s %s per step", figure_count(report->batch).text,
+                 report_samples_noun(report));
     double micros = json_number(report->config, "accumulate");
     if (micros > 1)
         snprintf(batch + strlen(batch), sizeof batch - strlen(batch), " in %.0f micro-batches",
@@ -178,9 +179,9 @@ void screen_single_run(Text *text, const Report *report, bool more)
             snprintf(spread, sizeof spread, " (nine in ten: %s - %s)",
                      figure_number(run->p05_ms, decimals).text,
                      figure_number(run->p95_ms, decimals).text);
-        text_paragraph(text, TEXT_PLAIN, 2, "A step takes %s ms%s: %s images per second.",
+        text_paragraph(text, TEXT_PLAIN, 2, "A step takes %s ms%s: %s %s per second.",
                        figure_number(run->step_ms, decimals).text, spread,
-                       figure_count(run->samples_per_s).text);
+                       figure_count(run->samples_per_s).text, report_samples_noun(report));
     }
     print_phases_and_epochs(text, run);
     text_newline(text);
