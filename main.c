@@ -143,7 +143,9 @@ static int report(const Options *options, const ReportContext *context, const Pl
     bool json_on_stdout = options->json && strcmp(options->json, "-") == 0;
     FILE *tables = json_on_stdout ? stderr : stdout;
     int status = EXIT_DONE, number = 0;
-    if (options->json)
+    if (options->beside)
+        error = series_beside(options, object);
+    if (!error && options->json)
         error = report_write(object, options->json);
     if (error)
         status = complain(error, EXIT_FAILED);

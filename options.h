@@ -86,6 +86,7 @@ typedef struct Options {
     size_t least_bytes, most_bytes; /* of --mode=bench */
 
     const char *profile; /* name or file of the hardware that is not here; NULL: real devices */
+    bool beside;         /* with --device=cpu: measured, and virtual beside it */
     const char *workload_name;
     Hardware hardware;  /* with --profile, from options_hardware on; its two flags as typed */
     Workload *workload; /* freed by options_free */
@@ -130,8 +131,8 @@ Error options_hardware(Options *options);
  * --latency-us, where they were given. */
 void options_set_link(Options *options, int link, int latency);
 
-/* That the file of an option ("json") can be written, found out before the work; touches no old file.
- * `replaced`: it will be replaced, not written over. */
+/* That the file of an option ("json") can be written, found out before the work; touches no old
+ * file. `replaced`: it will be replaced, not written over. */
 Error options_check_writable(const char *option, const char *path, bool replaced);
 
 /* Makes these options those of the run that was saved in options->resume. An Error names the option

@@ -208,7 +208,7 @@ static Error check_uneven(const Options *options, const Dataset *data)
 
 Error options_check(Options *options, const Dataset *data, int cores)
 {
-    if (options->profile)
+    if (options->profile && !options->beside)
         cores = options->hardware.profile.per_node * options->hardware.profile.nodes;
     Shown name = shown(data->name);
     if (options->samples_given && strcmp(data->name, "synthetic") != 0)

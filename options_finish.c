@@ -196,7 +196,7 @@ static Error finish_algorithm(const Parse *parse)
 /* --profile and what belongs to it */
 static Error finish_profile(const Parse *parse)
 {
-    const Options *o = parse->options;
+    Options *o = parse->options;
     for (int key = KEY_WORKLOAD; !o->profile && key <= KEY_LATENCY_US; key++)
         if (given(parse, key))
             return error_make("--workload, --timing-only, --interpreter, --link-gbps and "
@@ -214,7 +214,12 @@ static Error finish_profile(const Parse *parse)
         return error_make("--profile is for training: with --mode=compare, single, dp or ddp");
     if (o->device == CHOICE_CUDA || o->comm != COMM_CHOICE_AUTO)
         return error_make("--profile makes virtual devices: leave out --device=cuda and --comm");
+    o->beside = o->device == CHOICE_CPU;
     bool only_timing = o->hardware.timing_only;
+    if (o->beside &&
+        (o->mode != MODE_COMPARE || only_timing || o->link_counts > 1 || o->latency_counts > 1))
+        return error_make("--device=cpu with --profile shows virtual times beside measured ones: "
+                          "with --mode=compare, without --timing-only and lists");
     if (o->workload_name && !only_timing)
         return error_make("--workload describes a network that is timed, not computed: add "
                           "--timing-only");

@@ -13,7 +13,7 @@ Error plan_devices(const Options *options, Config *config)
     config->comm_kind = COMM_SHM;
     config->algorithm = options->algorithm;
     config->star = true;
-    if (options->profile) {
+    if (options->profile && !options->beside) {
         config->device_kind = DEVICE_VIRTUAL;
         config->comm_kind = COMM_VIRTUAL;
         return NULL;
@@ -244,7 +244,7 @@ Error plan_make(const Options *options, const Dataset *data, const Checkpoint *c
     config->on_uneven = options->on_uneven;
     config->fault = options->fault;
     config->timeout_s = options->timeout_s;
-    config->hardware = options->profile ? &options->hardware : NULL;
+    config->hardware = options->profile && !options->beside ? &options->hardware : NULL;
     TRY(plan_devices(options, config));
     config->save = (CheckpointSettings){
         .path = options->save,

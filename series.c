@@ -61,7 +61,8 @@ bool series_wanted(const Options *options)
 {
     bool nothing_said = !options->widths_given && !options->workload_name &&
                         !options->typed.batch && !options->hardware.timing_only;
-    return options->profile && options->mode == MODE_COMPARE && (sweeps(options) || nothing_said);
+    return options->profile && !options->beside && options->mode == MODE_COMPARE &&
+           (sweeps(options) || nothing_said);
 }
 
 static int list_variants(const Options *options, Variant *variants)
@@ -177,4 +178,47 @@ Error series_run(Options *options, double start_ms, int *status)
         error = finish(options, series, status);
     cJSON_Delete(series);
     return error;
+}
+
+/* The result of an object with this mode and number of devices. */
+static const cJSON *find_result(const cJSON *object, const cJSON *like)
+{
+    const cJSON *result;
+    cJSON_ArrayForEach(
+        result,
+        cJSON_GetObjectItem(
+            object, "results")) if (cJSON_Compare(cJSON_GetObjectItem(result, "mode"),
+                                                  cJSON_GetObjectItem(like, "mode"), true) &&
+                                    cJSON_Compare(cJSON_GetObjectItem(result, "devices"),
+                                                  cJSON_GetObjectItem(like, "devices"),
+                                                  true)) return result;
+    return NULL;
+}
+
+Error series_beside(const Options *options, cJSON *object)
+{
+    Options virtual = *options;
+    virtual.beside = false;
+    virtual.hardware.timing_only = true;
+    virtual.samples_given = false; /* the real ones' */
+    int most = virtual.devices[virtual.device_counts - 1];
+    const Profile *profile = &virtual.hardware.profile;
+    if (most > profile->per_node && !profile->network.present)
+        return error_make("--devices=%d: %s has %d", most, profile->name, profile->per_node);
+    Error error = NULL;
+    int status = 0;
+    cJSON *calculated = compare(&virtual, clock_ms(), &error, &status);
+    if (error || status != 0)
+        return error ? error : error_make("the virtual devices' runs have not ended well");
+    cJSON *result;
+    cJSON_ArrayForEach(result, cJSON_GetObjectItem(object, "results"))
+    {
+        const cJSON *like = find_result(calculated, result);
+        const cJSON *median = cJSON_GetObjectItem(cJSON_GetObjectItem(like, "step_ms"), "median");
+        if (cJSON_IsNumber(median))
+            cJSON_AddNumberToObject(result, "virtual_ms", median->valuedouble);
+    }
+    cJSON_AddStringToObject(cJSON_GetObjectItem(object, "config"), "beside", profile->name);
+    cJSON_Delete(calculated);
+    return NULL;
 }

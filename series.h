@@ -1,10 +1,12 @@
-/* series.h: several comparisons on virtual devices in one table: a tiny model beside a meaty one, or
- * one model over links of several speeds.
+/* series.h: several comparisons on virtual devices in one table: a tiny model beside a meaty one,
+ * or one model over links of several speeds.
  */
 #ifndef TRAINER_SERIES_H
 #define TRAINER_SERIES_H
 
 #include "options.h"
+
+#include <cjson/cJSON.h>
 
 /* Whether the options ask for it: a profile without a word on what to train, or a list of speeds or
  * latencies. */
@@ -13,5 +15,9 @@ bool series_wanted(const Options *options);
 /* Runs them, prints the table, writes the JSON. `*status` is the exit status; an Error is a wrong
  * usage. */
 Error series_run(Options *options, double start_ms, int *status);
+
+/* With --device=cpu and --profile: runs the same comparison on virtual devices, timing only, and
+ * adds to each result of `object` what they took, "virtual_ms". */
+Error series_beside(const Options *options, cJSON *object);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct Supervisor {
     Launch launch;
     Progress progress;
     int epochs_shown[PLAN_MOST_RUNS]; /* of each run */
-    double rate_from_ms; /* host clock; 0: no step has been seen */
+    double rate_from_ms;              /* host clock; 0: no step has been seen */
     int64_t rate_from_steps;
 } Supervisor;
 

@@ -44,6 +44,7 @@ typedef struct Result {
     double sent_bytes, received_bytes;                  /* per step, by the busiest device */
     double traffic_bytes, by_kind_bytes[TRAFFIC_KINDS]; /* per step, over all links */
     double loss, accuracy, weight_difference;
+    double virtual_ms; /* what virtual devices would take; NAN: they were not asked */
     const cJSON *json;
 } Result;
 

@@ -207,7 +207,9 @@ static int other_counts(const Text *text, const Report *report, int *others)
     int count = report_device_counts(report, counts, MOST_COUNTS);
     while (count > 0 && counts[count - 1] >= report->devices)
         count--;
-    int room = (text->columns - TALK_END - 2) / OTHER_COUNT_COLUMNS;
+    int room = json_string(report->config, "beside")
+                   ? 0 /* the virtual times stand there */
+                   : (text->columns - TALK_END - 2) / OTHER_COUNT_COLUMNS;
     /* Their heading needs two columns' width. */
     if (room < 2 || count == 0)
         return 0;
@@ -231,7 +233,9 @@ static void print_table_head(Text *text, const Report *report, const int *others
         text_right(text, TALK_END + 2 + OTHER_COUNT_COLUMNS * (i + 1), TEXT_GREY,
                    figure_text("%d%s", others[i], crowded ? "*" : "").text);
     }
-    if (!other_count && text->columns >= TALK_END + 24)
+    if (!other_count && json_string(report->config, "beside"))
+        text_right(text, TALK_END + 12, TEXT_GREY, "virtual ms");
+    else if (!other_count && text->columns >= TALK_END + 24)
         text_in(text, TEXT_GREY, "  (copies, sums, waits)");
     text_newline(text);
 }
@@ -255,6 +259,9 @@ static void print_row(Text *text, const Report *report, const Result *run, int d
     text_right(text, MS_END, TEXT_PLAIN, figure_number(run->step_ms, decimals).text);
     text_right(text, SPEEDUP_END, TEXT_PLAIN, figure_number(run->speedup, 2).text);
     if (run->mode == MODE_SINGLE) {
+        if (isfinite(run->virtual_ms))
+            text_right(text, TALK_END + 12, TEXT_GREY,
+                       figure_number(run->virtual_ms, decimals).text);
         text_newline(text);
         return;
     }
@@ -268,6 +275,12 @@ static void print_row(Text *text, const Report *report, const Result *run, int d
                    other ? figure_number(other->speedup, 2).text : "-");
     }
     if (other_count) {
+        text_newline(text);
+        return;
+    }
+    if (isfinite(run->virtual_ms)) {
+        text_printf(text, "  ");
+        text_right(text, TALK_END + 12, TEXT_GREY, figure_number(run->virtual_ms, decimals).text);
         text_newline(text);
         return;
     }

@@ -195,6 +195,7 @@ static bool read_run(Result *run, const cJSON *json)
         .samples_per_s = json_number(json, "samples_per_s"),
         .speedup = json_number(json, "speedup"),
         .efficiency = json_number(json, "efficiency"),
+        .virtual_ms = json_number(json, "virtual_ms"),
         .loss = json_number(json, "loss"),
         .accuracy = isnan(accuracy) ? json_number(json, "accuracy") : accuracy,
         .weight_difference = json_number(json, "max_abs_weight_diff"),

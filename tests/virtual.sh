@@ -119,6 +119,15 @@ expect "and where they turn the result" grep -q "^On 4 devices DP is faster than
 refused_sweep=$("$TRAINER" --profile=4x-v100-nvlink --link-gbps=1,2 --layers=784,10 2>&1 >"$work/out")
 expect "several speeds need --timing-only" grep -q "add --timing-only" <<<"$refused_sweep"
 
+# --- measured and virtual, side by side -------------------------------------------------------------------
+
+# shellcheck disable=SC2086
+run $small --devices=2 --steps=6 --profile=4x-v100-nvlink --json="$work/beside.json"
+expect "virtual times beside measured ones" grep -q "talk+wait  virtual ms" "$work/out"
+run --profile=4x-v100-nvlink --devices=2 --layers=784,32,10 --batch=60 --steps=6 --timing-only --json="$work/alone.json"
+expect "the same as alone" is "$(json "$work/beside.json" results.2.virtual_ms)" \
+    "$(json "$work/alone.json" results.2.step_ms.median)"
+
 # --- every profile and workload ------------------------------------------------------------------------
 
 for file in profiles/*.json; do
