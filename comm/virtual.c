@@ -161,11 +161,13 @@ static Error settle(Comm *comm, uint32_t number)
         if (moved->wait)
             TRY(moved->wait(moved->source, moved->ticket));
         double last_ms = last_arrival(comm, next);
+        /* behind an earlier operation a rank waits for that one's end, not for a colleague */
+        double start_ms = fmax(*arrival_of(comm, next, comm->rank), self->free_ms);
         double begin_ms = fmax(last_ms, self->free_ms);
         self->free_ms = begin_ms + operation_ms(comm, &self->asked[slot]);
         self->done_ms[slot] = self->free_ms;
         self->span[slot] = (CommSpan){
-            .start_ms = *arrival_of(comm, next, comm->rank),
+            .start_ms = start_ms,
             .arrived_ms = begin_ms,
             .done_ms = self->free_ms,
         };

@@ -41,6 +41,21 @@ for how in "--mode=single" "--mode=dp --devices=4" "--mode=ddp --devices=4" \
     expect "$how: the same digits on a busy machine" cmp "$work/one" "$work/two"
 done
 
+# An all-reduce behind another is not late: communication after backward hides nothing, however many
+# there are, and a rank waits for colleagues no longer than for all of them.
+# shellcheck disable=SC2086
+run --profile=4x-v100-nvlink --workload=mlp-5x1000 --timing-only --mode=ladder --devices=4 $short --quiet \
+    --json="$work/ladder.json"
+expect "ladder: done" is "$status" 0
+for rung in 1 2; do
+    at=results.rung=$rung
+    expect "rung $rung hides nothing" awk -v h="$(json "$work/ladder.json" $at.communication.hidden_ms)" \
+        'BEGIN { exit !(h != "" && h < 1e-6) }'
+    expect "rung $rung: nobody is late for long" awk \
+        -v l="$(json "$work/ladder.json" $at.phases_ms.late_colleague)" \
+        -v t="$(json "$work/ladder.json" $at.phases_ms.transfer)" 'BEGIN { exit !(l != "" && l < t / 5) }'
+done
+
 # --- numbers -----------------------------------------------------------------------------------------
 
 for mode in single dp ddp; do
