@@ -196,11 +196,12 @@ static Error run_micro_batch(Job *job, const Batch *batch)
         return device_failure(boss->device);
 
     timer_phase(timer, PHASE_SCATTER_GRAD);
-    size_t slopes = (size_t)job->layout->gradient_width; /* of an image's loss: one per class */
+    /* one for every class, but for some workloads */
+    size_t gradients = (size_t)job->layout->gradient_width;
     for (int i = 1; i < dp->active; i++)
         device_copy(dp->device[i], job->worker[i].model.logit_gradient, dp->device[0],
-                    boss->model.logit_gradient + (size_t)dp->first_row[i] * slopes,
-                    sizeof(float) * (size_t)rows_of(dp, i) * slopes, BYTES_OUTPUT_GRADIENTS);
+                    boss->model.logit_gradient + (size_t)dp->first_row[i] * gradients,
+                    sizeof(float) * (size_t)rows_of(dp, i) * gradients, BYTES_OUTPUT_GRADIENTS);
 
     TRY(all_do(job, backward));
 
