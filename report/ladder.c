@@ -106,7 +106,7 @@ static void add_equality(cJSON *object, const Plan *plan)
         cJSON_AddBoolToObject(object, "weights_equal", equal);
     else
         cJSON_AddNullToObject(object, "weights_equal");
-    json_add_number(object, "max_abs_weight_diff", apart);
+    json_add_number(object, "max_abs_weight_diff", config_timing_only(&plan->config) ? NAN : apart);
 }
 
 cJSON *ladder_json(const Plan *plan, const Measured *measured, double *scratch)
