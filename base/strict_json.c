@@ -1,318 +1,417 @@
-/* strict_json.c: reading a JSON file that people write (see strict_json.h). */
+/* strict_json.c: reading a JSON file that a person wrote (see strict_json.h). */
 #include "base/strict_json.h"
 
-#include <dirent.h>
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define MOST_FILE_BYTES (4 << 20)
+#define MOST_FILE_BYTES (16 << 20)
+#define MOST_NUMBER     1e18
 
-/* --- files -------------------------------------------------------------------------------- */
+/* --- mistakes ------------------------------------------------------------------------------ */
 
-static Error read_text(const char *path, char **text)
+static void keep_mistake(StrictFile *file, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Keeps the first mistake. What was read from the file must not steer the terminal. */
+static void keep_mistake(StrictFile *file, const char *format, ...)
 {
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return error_make("%s: cannot be opened: %s", path, strerror(errno));
-    *text = malloc(MOST_FILE_BYTES + 1);
-    size_t size = *text ? fread(*text, 1, MOST_FILE_BYTES, file) : 0;
-    bool failed = ferror(file) != 0, whole = !failed && feof(file) != 0;
-    int number = errno;
-    fclose(file);
-    if (!*text)
-        return error_make("%s: no memory to read it", path);
-    (*text)[size] = '\0';
-    if (whole)
-        return NULL;
-    free(*text);
-    *text = NULL;
-    return failed ? error_make("%s: cannot be read: %s", path, strerror(number))
-                  : error_make("%s: is larger than 4 MiB, and so no such file", path);
+    if (*file->error)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(file->error, sizeof file->error, format, arguments);
+    va_end(arguments);
+    for (char *c = file->error; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
 }
 
-Error strict_open(StrictJson *json, const char *path)
+void strict_mistake(const StrictObject *object, const char *key, const char *format, ...)
 {
-    *json = (StrictJson){0};
-    snprintf(json->path, sizeof json->path, "%s", path);
-    char *text = NULL;
-    TRY(read_text(path, &text));
-    const char *end = NULL;
-    json->root = cJSON_ParseWithOpts(text, &end, true);
-    int line = 1;
-    for (const char *c = text; end && c < end; c++)
-        line += *c == '\n';
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    keep_mistake(object->file, "%s: %s%s: %s", object->file->name, object->path, key, text);
+}
+
+/* A value of the file, as the sentences show it. */
+typedef struct ShownJson {
+    char text[48];
+} ShownJson;
+
+static ShownJson shown_json(const cJSON *json)
+{
+    ShownJson shown = {""};
+    char *text = cJSON_IsNumber(json) && !isfinite(json->valuedouble)
+                     ? strdup("so large a number")
+                     : cJSON_PrintUnformatted(json);
+    if (text)
+        snprintf(shown.text, sizeof shown.text, strlen(text) < 40 ? "%s" : "%.36s...", text);
     free(text);
-    if (!json->root)
-        return error_make("%s: is not JSON: line %d", path, line);
-    json->known = cJSON_CreateObject();
-    if (cJSON_IsObject(json->root) && json->known)
-        return NULL;
-    strict_close(json);
-    return error_make("%s: must be a JSON object", path);
+    return shown;
 }
 
-/* The folder `folder` of the working directory, or of the program's. */
-static bool folder_path(const char *folder, bool beside_program, char *path, size_t size)
+static void wrong_value(const StrictObject *object, const char *key, const cJSON *json,
+                        const char *must_be)
 {
-    if (!beside_program) {
-        snprintf(path, size, "%s", folder);
-        return true;
+    strict_mistake(object, key, "%s must be %s", shown_json(json).text, must_be);
+}
+
+/* --- the file ------------------------------------------------------------------------------ */
+
+/* The whole file, with a 0 behind it; the caller frees it. NULL after a mistake. */
+static char *read_text(StrictFile *file, const char *path)
+{
+    FILE *stream = fopen(path, "r");
+    char *text = stream ? malloc(MOST_FILE_BYTES + 1) : NULL;
+    size_t bytes = text ? fread(text, 1, MOST_FILE_BYTES + 1, stream) : 0;
+    if (!text || ferror(stream)) {
+        keep_mistake(file, "%s: %s", file->name, strerror(errno));
+    } else if (bytes > MOST_FILE_BYTES) {
+        keep_mistake(file, "%s: larger than %d MiB", file->name, MOST_FILE_BYTES >> 20);
+    } else {
+        text[bytes] = '\0';
+        if (strlen(text) < bytes)
+            keep_mistake(file, "%s: not a text file", file->name);
     }
-    char program[512];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0)
-        return false;
-    program[length] = '\0';
-    char *slash = strrchr(program, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
-    return snprintf(path, size, "%s/%s", program, folder) < (int)size;
-}
-
-static bool ends_in_json(const char *name)
-{
-    size_t length = strlen(name);
-    return length > 5 && strcmp(name + length - 5, ".json") == 0;
-}
-
-bool strict_find(const char *folder, const char *name, char *path, size_t size)
-{
-    if (strchr(name, '/') || ends_in_json(name)) {
-        snprintf(path, size, "%s", name);
-        return true;
+    if (stream)
+        fclose(stream);
+    if (*file->error) {
+        free(text);
+        text = NULL;
     }
-    for (int beside = 0; beside < 2; beside++) {
-        char place[600];
-        if (!folder_path(folder, beside, place, sizeof place))
-            continue;
-        if (snprintf(path, size, "%s/%s.json", place, name) < (int)size && access(path, F_OK) == 0)
+    return text;
+}
+
+StrictObject strict_open(StrictFile *file, const char *path)
+{
+    *file = (StrictFile){0};
+    snprintf(file->name, sizeof file->name, "%s", path);
+    StrictObject root = {.file = file};
+    char *text = read_text(file, path);
+    if (!text)
+        return root;
+    const char *end = text;
+    file->json = cJSON_ParseWithOpts(text, &end, true);
+    if (!file->json) {
+        int line = 1;
+        for (const char *c = text; c < end; c++)
+            line += *c == '\n';
+        keep_mistake(file, "%s: line %d is not JSON", file->name, line);
+    } else if (!cJSON_IsObject(file->json)) {
+        keep_mistake(file, "%s: must be one JSON object, in braces", file->name);
+    } else {
+        root.json = file->json;
+    }
+    free(text);
+    return root;
+}
+
+Error strict_end(StrictFile *file)
+{
+    cJSON_Delete(file->json);
+    file->json = NULL;
+    return *file->error ? error_make("%s", file->error) : NULL;
+}
+
+/* --- fields -------------------------------------------------------------------------------- */
+
+static bool was_asked(const StrictObject *object, const char *key)
+{
+    for (int i = 0; i < object->fields; i++)
+        if (strcmp(object->asked[i], key) == 0)
             return true;
-    }
     return false;
 }
 
-static int is_json(const struct dirent *entry)
+static const cJSON *look(StrictObject *object, const char *key)
 {
-    return ends_in_json(entry->d_name);
+    if (!was_asked(object, key) && object->fields < STRICT_MOST_FIELDS)
+        object->asked[object->fields++] = key;
+    return cJSON_GetObjectItemCaseSensitive(object->json, key);
 }
 
-void strict_names(const char *folder, char *text, size_t size)
+/* The field's value; NULL, and something for strict_close to say, if there is none. */
+static const cJSON *need(StrictObject *object, const char *key)
+{
+    const cJSON *json = look(object, key);
+    if (!json && !object->missing)
+        object->missing = key;
+    return json;
+}
+
+bool strict_has(StrictObject *object, const char *key)
+{
+    return look(object, key);
+}
+
+bool strict_is_null(StrictObject *object, const char *key)
+{
+    return cJSON_IsNull(need(object, key));
+}
+
+/* How many letters must be inserted, deleted or replaced to make `b` of `a` (Levenshtein 1966);
+ * both are cut to 24. */
+static int letters_apart(const char *a, const char *b)
+{
+    enum { MOST = 24 };
+    size_t m = strnlen(a, MOST), n = strnlen(b, MOST);
+    int row[MOST + 1]; /* row[j]: between the first i letters of a and the first j of b */
+    for (size_t j = 0; j <= n; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= m; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            int least = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (least > row[j] + 1)
+                least = row[j] + 1;
+            if (least > row[j - 1] + 1)
+                least = row[j - 1] + 1;
+            row[j] = least;
+        }
+    }
+    return row[n];
+}
+
+/* Names the field that was probably meant, or else all that there are. */
+static void unknown_field(const StrictObject *object, const char *key)
+{
+    const char *near = NULL;
+    int best = 4; /* more letters than this are no slip of the keyboard */
+    char list[256] = "";
+    for (int i = 0; i < object->fields; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", object->asked[i]);
+        int letters = letters_apart(key, object->asked[i]);
+        bool there = cJSON_GetObjectItemCaseSensitive(object->json, object->asked[i]);
+        if (!there && letters < best && letters < (int)strlen(object->asked[i])) {
+            best = letters;
+            near = object->asked[i];
+        }
+    }
+    char name[64];
+    snprintf(name, sizeof name, "%s", key);
+    if (near)
+        strict_mistake(object, name, "no such field; did you mean %s%s?", object->path, near);
+    else
+        strict_mistake(object, name, "no such field (choose %s)", list);
+}
+
+void strict_close(StrictObject *object)
+{
+    const cJSON *field;
+    cJSON_ArrayForEach(field, object->json)
+    {
+        if (!was_asked(object, field->string))
+            unknown_field(object, field->string);
+        else if (cJSON_GetObjectItemCaseSensitive(object->json, field->string) != field)
+            strict_mistake(object, field->string, "stands there twice");
+    }
+    if (object->json && object->missing)
+        strict_mistake(object, object->missing, "is missing");
+}
+
+/* --- values -------------------------------------------------------------------------------- */
+
+void strict_text(StrictObject *object, const char *key, char *text, size_t size)
 {
     *text = '\0';
-    for (int beside = 0; beside < 2 && !*text; beside++) {
-        char place[600];
-        struct dirent **entries;
-        int count = folder_path(folder, beside, place, sizeof place)
-                        ? scandir(place, &entries, is_json, alphasort)
-                        : -1;
-        for (int i = 0; i < count; i++) {
-            size_t used = strlen(text), length = strlen(entries[i]->d_name) - 5;
-            if (used + length + 3 < size)
-                snprintf(text + used, size - used, "%s%.*s", used ? ", " : "", (int)length,
-                         entries[i]->d_name);
-            free(entries[i]);
-        }
-        if (count >= 0)
-            free(entries);
-    }
-}
-
-/* --- fields ------------------------------------------------------------------------------- */
-
-void strict_fail(StrictJson *json, const char *field, const char *why)
-{
-    if (!json->error)
-        json->error = error_make("%s: %s: %s", json->path, field, why);
-}
-
-/* "layers[3].name" as "layers[].name": what is known of one element is known of all. */
-static void without_numbers(const char *field, size_t length, char *known, size_t size)
-{
-    size_t used = 0;
-    bool inside = false;
-    for (size_t i = 0; i < length && used + 1 < size; i++) {
-        inside = field[i] == '[' || (inside && field[i] != ']');
-        if (!inside || field[i] == '[')
-            known[used++] = field[i];
-    }
-    known[used] = '\0';
-}
-
-/* Follows a path; notes that it, and everything on the way to it, is known. */
-static const cJSON *find(StrictJson *json, const char *field)
-{
-    const cJSON *item = json->root;
-    char name[64];
-    for (const char *at = field; *at && item;) {
-        if (*at == '[') {
-            item = cJSON_GetArrayItem(item, atoi(at + 1));
-            at += strcspn(at, "]") + 1;
-        } else {
-            size_t length = strcspn(at, ".[");
-            snprintf(name, sizeof name, "%.*s", (int)length, at);
-            item = cJSON_GetObjectItemCaseSensitive(item, name);
-            at += length;
-        }
-        char known[256];
-        without_numbers(field, (size_t)(at - field), known, sizeof known);
-        if (item && !cJSON_HasObjectItem(json->known, known))
-            cJSON_AddTrueToObject(json->known, known);
-        at += *at == '.';
-    }
-    return item;
-}
-
-static const cJSON *need(StrictJson *json, const char *field)
-{
-    const cJSON *item = find(json, field);
-    if (!item)
-        strict_fail(json, field, "is missing");
-    return item;
-}
-
-bool strict_has(StrictJson *json, const char *field)
-{
-    const cJSON *item = find(json, field);
-    return item && !cJSON_IsNull(item);
-}
-
-bool strict_null(StrictJson *json, const char *field)
-{
-    return cJSON_IsNull(need(json, field));
-}
-
-bool strict_number(StrictJson *json, const char *field, double least, double most, double *value)
-{
-    const cJSON *item = need(json, field);
-    if (!item)
-        return false;
-    char why[128];
-    snprintf(why, sizeof why, "must be a number from %g to %g", least, most);
-    bool right = cJSON_IsNumber(item) && item->valuedouble >= least && item->valuedouble <= most;
-    if (right)
-        *value = item->valuedouble;
+    const cJSON *json = need(object, key);
+    if (!json)
+        return;
+    const char *value = cJSON_GetStringValue(json);
+    if (!value || !*value)
+        wrong_value(object, key, json, "a text of at least one letter");
+    else if (strlen(value) >= size)
+        strict_mistake(object, key, "has %zu bytes; at most %zu", strlen(value), size - 1);
     else
-        strict_fail(json, field, why);
-    return right;
+        strcpy(text, value);
 }
 
-bool strict_whole(StrictJson *json, const char *field, int least, int most, int *value)
+bool strict_flag(StrictObject *object, const char *key)
 {
-    double number;
-    if (!strict_number(json, field, least, most, &number))
-        return false;
-    if (number != floor(number)) {
-        strict_fail(json, field, "must be a whole number");
-        return false;
-    }
-    *value = (int)number;
-    return true;
+    const cJSON *json = need(object, key);
+    if (json && !cJSON_IsBool(json))
+        wrong_value(object, key, json, "true or false");
+    return cJSON_IsTrue(json);
 }
 
-bool strict_flag(StrictJson *json, const char *field, bool *value)
+/* A number, whole or not, from `least` to `most`; 0 after a mistake. */
+static double number(const StrictObject *object, const char *key, const cJSON *json, bool whole,
+                     double least, double most)
 {
-    const cJSON *item = need(json, field);
-    if (!item)
-        return false;
-    if (!cJSON_IsBool(item))
-        strict_fail(json, field, "must be true or false");
-    *value = cJSON_IsTrue(item);
-    return cJSON_IsBool(item);
-}
-
-bool strict_text(StrictJson *json, const char *field, char *text, size_t size)
-{
-    const cJSON *item = need(json, field);
-    if (!item)
-        return false;
-    if (!cJSON_IsString(item) || !*item->valuestring) {
-        strict_fail(json, field, "must be a text");
-        return false;
-    }
-    snprintf(text, size, "%s", item->valuestring);
-    return true;
-}
-
-int strict_list(StrictJson *json, const char *field)
-{
-    const cJSON *item = need(json, field);
-    if (item && cJSON_IsArray(item))
-        return cJSON_GetArraySize(item);
-    if (item)
-        strict_fail(json, field, "must be a list");
-    return -1;
-}
-
-int strict_pairs(StrictJson *json, const char *field, double *x, double *y, int most)
-{
-    int count = strict_list(json, field);
-    if (count < 0)
+    if (!json)
         return 0;
-    char why[128];
-    snprintf(why, sizeof why, "must have 1 to %d pairs of numbers", most);
-    if (count < 1 || count > most) {
-        strict_fail(json, field, why);
-        return 0;
-    }
-    int i = 0;
-    const cJSON *pair;
-    cJSON_ArrayForEach(pair, find(json, field))
+    const char *kind = whole ? "whole number" : "number";
+    double value = json->valuedouble;
+    if (cJSON_IsNumber(json) && value > most)
+        strict_mistake(object, key, "%s must be a %s of at most %.15g", shown_json(json).text, kind,
+                       most);
+    else if (!cJSON_IsNumber(json) || !(value >= least) || (whole && value != floor(value)))
+        strict_mistake(object, key, "%s must be a %s of at least %.15g", shown_json(json).text,
+                       kind, least);
+    else
+        return value;
+    return 0;
+}
+
+/* A number above 0; 0 after a mistake. */
+static double positive(const StrictObject *object, const char *key, const cJSON *json)
+{
+    if (cJSON_IsNumber(json) && json->valuedouble > 0)
+        return number(object, key, json, false, 0, MOST_NUMBER);
+    if (json)
+        wrong_value(object, key, json, "a number above 0");
+    return 0;
+}
+
+double strict_whole(StrictObject *object, const char *key, double least, double most)
+{
+    return number(object, key, need(object, key), true, least, most);
+}
+
+double strict_positive(StrictObject *object, const char *key)
+{
+    return positive(object, key, need(object, key));
+}
+
+double strict_amount(StrictObject *object, const char *key)
+{
+    return number(object, key, need(object, key), false, 0, MOST_NUMBER);
+}
+
+double strict_fraction(StrictObject *object, const char *key)
+{
+    return number(object, key, need(object, key), false, 0, 1);
+}
+
+/* --- lists --------------------------------------------------------------------------------- */
+
+/* A list of `least` to `most` elements; NULL after a mistake. */
+static const cJSON *list(StrictObject *object, const char *key, int least, int most,
+                         const char *what)
+{
+    const cJSON *json = need(object, key);
+    if (!json)
+        return NULL;
+    int length = cJSON_GetArraySize(json);
+    if (cJSON_IsArray(json) && length >= least && length <= most)
+        return json;
+    if (cJSON_IsArray(json) && length > most)
+        strict_mistake(object, key, "%d %s; at most %d", length, what, most);
+    else
+        strict_mistake(object, key, "%s must be a list of %s", shown_json(json).text, what);
+    return NULL;
+}
+
+/* "products[2]", for messages. */
+typedef struct ElementKey {
+    char text[40];
+} ElementKey;
+
+static ElementKey element_key(const char *key, int index)
+{
+    ElementKey result;
+    snprintf(result.text, sizeof result.text, "%.24s[%d]", key, index);
+    return result;
+}
+
+int strict_counts(StrictObject *object, const char *key, int most, size_t *counts)
+{
+    int length = 0;
+    const cJSON *elements = list(object, key, 0, most, "whole numbers"), *element;
+    cJSON_ArrayForEach(element, elements)
     {
-        const cJSON *first = cJSON_GetArrayItem(pair, 0), *second = cJSON_GetArrayItem(pair, 1);
-        if (cJSON_GetArraySize(pair) != 2 || !cJSON_IsNumber(first) || !cJSON_IsNumber(second) ||
-            !(first->valuedouble > 0) || !(second->valuedouble > 0) ||
-            (i > 0 && first->valuedouble <= x[i - 1])) {
-            strict_fail(json, field,
-                        "must be pairs of numbers above zero, the first ones ascending");
+        counts[length] =
+            (size_t)number(object, element_key(key, length).text, element, true, 1, MOST_NUMBER);
+        length++;
+    }
+    return length;
+}
+
+int strict_pairs(StrictObject *object, const char *key, int most, double *x, double *y)
+{
+    int length = 0;
+    const cJSON *pairs = list(object, key, 1, most, "pairs [size, value]"), *pair;
+    cJSON_ArrayForEach(pair, pairs)
+    {
+        ElementKey at = element_key(key, length);
+        if (!cJSON_IsArray(pair) || cJSON_GetArraySize(pair) != 2) {
+            wrong_value(object, at.text, pair, "a pair [size, value]");
             return 0;
         }
-        x[i] = first->valuedouble;
-        y[i++] = second->valuedouble;
+        x[length] = positive(object, at.text, cJSON_GetArrayItem(pair, 0));
+        y[length] = positive(object, at.text, cJSON_GetArrayItem(pair, 1));
+        if (length > 0 && !(x[length] > x[length - 1]))
+            strict_mistake(object, at.text, "sizes must ascend, but %.15g follows %.15g", x[length],
+                           x[length - 1]);
+        length++;
     }
-    return count;
+    return length;
 }
 
-void strict_any(StrictJson *json, const char *field)
+void strict_text_list(StrictObject *object, const char *key)
 {
-    if (need(json, field)) /* false: known, and nothing in it is looked at */
-        cJSON_ReplaceItemInObject(json->known, field, cJSON_CreateFalse());
-}
-
-/* --- closing ------------------------------------------------------------------------------ */
-
-/* Complains about the first field that nobody asked for. */
-static void check_known(StrictJson *json, const cJSON *object, const char *path)
-{
-    int i = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, object)
+    const cJSON *json = need(object, key), *element;
+    if (json && !cJSON_IsArray(json))
+        wrong_value(object, key, json, "a list of texts");
+    int index = 0;
+    cJSON_ArrayForEach(element, json)
     {
-        char field[256], name[256];
-        if (cJSON_IsArray(object))
-            snprintf(field, sizeof field, "%s[%d]", path, i++);
-        else
-            snprintf(field, sizeof field, "%s%s%s", path, *path ? "." : "", item->string);
-        without_numbers(field, strlen(field), name, sizeof name);
-        const cJSON *known = cJSON_GetObjectItem(json->known, name);
-        if (!known && cJSON_IsArray(object))
-            return; /* a list that was read as a whole */
-        if (!known)
-            strict_fail(json, field, "no such field");
-        else if (cJSON_IsTrue(known) && (cJSON_IsObject(item) || cJSON_IsArray(item)))
-            check_known(json, item, field);
+        if (!cJSON_IsString(element))
+            wrong_value(object, element_key(key, index).text, element, "a text");
+        index++;
     }
 }
 
-Error strict_close(StrictJson *json)
+void strict_text_object(StrictObject *object, const char *key)
 {
-    if (!json->error && json->root)
-        check_known(json, json->root, "");
-    cJSON_Delete(json->root);
-    cJSON_Delete(json->known);
-    return json->error;
+    const cJSON *json = need(object, key), *field;
+    if (json && !cJSON_IsObject(json))
+        wrong_value(object, key, json, "an object of texts, in braces");
+    cJSON_ArrayForEach(field, json)
+    {
+        if (!cJSON_IsString(field))
+            strict_mistake(object, key, "%.64s: %s must be a text", field->string,
+                           shown_json(field).text);
+    }
+}
+
+/* --- objects ------------------------------------------------------------------------------- */
+
+/* `json`, which stands at `key` of `object`, as an object. */
+static StrictObject inner(const StrictObject *object, const char *key, const cJSON *json)
+{
+    StrictObject result = {.file = object->file};
+    snprintf(result.path, sizeof result.path, "%.50s%.40s.", object->path, key);
+    if (cJSON_IsObject(json))
+        result.json = json;
+    else if (json)
+        wrong_value(object, key, json, "an object, in braces");
+    return result;
+}
+
+StrictObject strict_object(StrictObject *object, const char *key)
+{
+    return inner(object, key, need(object, key));
+}
+
+int strict_objects(StrictObject *object, const char *key, int most)
+{
+    return cJSON_GetArraySize(list(object, key, 1, most, "objects"));
+}
+
+StrictObject strict_element(StrictObject *object, const char *key, int index)
+{
+    return inner(object, element_key(key, index).text,
+                 cJSON_GetArrayItem(look(object, key), index));
 }

@@ -1,11 +1,18 @@
-/* strict_json.h: reading a JSON file that people write: a field that is unknown, missing or
- * impossible is an error that names file and field.
+/* strict_json.h: reading a JSON file that a person wrote, so that no mistake in it goes unnoticed.
  *
- *     StrictJson json;
- *     TRY(strict_open(&json, path));
- *     strict_number(&json, json.root, "devices.per_node", 1, 4096, true, &number);
- *     ...                                     every field once; the first error is kept
- *     return strict_close(&json);             also complains about fields that nobody asked for
+ *     StrictFile file;
+ *     StrictObject root = strict_open(&file, "profiles/x.json");
+ *     StrictObject devices = strict_object(&root, "devices");
+ *     memory_bytes = 1e9 * strict_positive(&devices, "memory_gb");
+ *     strict_close(&devices);
+ *     strict_close(&root);
+ *     return strict_end(&file);
+ *
+ * The first mistake is kept; from then on every read gives 0, "" or an object without fields, and
+ * strict_end says what was wrong, with file and field: "x.json: devices.per_node: -1 must be a
+ * whole number of at least 1". An object knows the fields that it was asked for; strict_close
+ * complains about all others, and about those that are missing. Elements are counted from 0, as in
+ * Python: "layers[0].name".
  */
 #ifndef TRAINER_STRICT_JSON_H
 #define TRAINER_STRICT_JSON_H
@@ -13,53 +20,76 @@
 #include "base/error.h"
 
 #include <cjson/cJSON.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct StrictJson {
-    char path[512];
-    cJSON *root;
-    cJSON *known; /* the paths that were asked for, as an object */
-    Error error;  /* the first one */
-} StrictJson;
+#define STRICT_MOST_FIELDS 16
 
-/* Reads and parses the file. */
-Error strict_open(StrictJson *json, const char *path);
+typedef struct StrictFile {
+    char name[256];  /* for messages */
+    char error[768]; /* the first mistake; empty: none so far */
+    cJSON *json;
+} StrictFile;
 
-/* Fields by their path from the root, as "links.peer.gb_per_s"; in a list "layers[3].name". Each
- * returns false, and leaves the value alone, when the field is not there or wrong; that is an error
- * unless the field is optional. */
-bool strict_number(StrictJson *json, const char *field, double least, double most, double *value);
-bool strict_whole(StrictJson *json, const char *field, int least, int most, int *value);
-bool strict_flag(StrictJson *json, const char *field, bool *value);
-bool strict_text(StrictJson *json, const char *field, char *text, size_t size);
+typedef struct StrictObject {
+    StrictFile *file;
+    const cJSON *json; /* NULL: not there, so that there is nothing to complain about */
+    char path[96];     /* what stands before its fields: "", "devices." */
+    const char *asked[STRICT_MOST_FIELDS];
+    int fields;
+    const char *missing; /* the first field that was asked for and is not there */
+} StrictObject;
 
-/* Pairs of numbers, the first ones ascending and all above zero: at most `most`. Returns how many.
- */
-int strict_pairs(StrictJson *json, const char *field, double *x, double *y, int most);
+/* Reads a file and returns the object that it must consist of. Pair it with strict_end, whether it
+ * succeeded or not. */
+StrictObject strict_open(StrictFile *file, const char *path);
 
-/* Elements of a list; -1 and an error when it is none. */
-int strict_list(StrictJson *json, const char *field);
+/* Complains about the fields of `object` that nobody asked for, that stand there twice, or that are
+ * missing. */
+void strict_close(StrictObject *object);
 
-/* Whether the field is there; null counts as there only for `strict_null`. Asking makes it known.
- */
-bool strict_has(StrictJson *json, const char *field);
-bool strict_null(StrictJson *json, const char *field);
+/* Frees what the file held, and returns the first mistake, or NULL. */
+Error strict_end(StrictFile *file);
 
-/* Any value will do, with everything in it, but it must be there. */
-void strict_any(StrictJson *json, const char *field);
+/* Reports a mistake in a field that only the caller can see: a printf format for what follows
+ * "file: field: ". */
+void strict_mistake(const StrictObject *object, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
-/* Keeps an error about a field, if it is the first. `why`: "must be ...". */
-void strict_fail(StrictJson *json, const char *field, const char *why);
+/* True if the field is there (null, too): makes an optional field of one. */
+bool strict_has(StrictObject *object, const char *key);
 
-/* The first error, or one about a field that nobody asked for. Frees everything. */
-Error strict_close(StrictJson *json);
+/* True if the field is null. */
+bool strict_is_null(StrictObject *object, const char *key);
 
-/* A file by its name: `name` itself if it has a slash or ends in .json; else `folder`/name.json in
- * the working directory, or beside the program. False when there is none. */
-bool strict_find(const char *folder, const char *name, char *path, size_t size);
+/* A text of 1 to size - 1 bytes. */
+void strict_text(StrictObject *object, const char *key, char *text, size_t size);
 
-/* The names that strict_find knows in a folder, with commas between them. */
-void strict_names(const char *folder, char *text, size_t size);
+bool strict_flag(StrictObject *object, const char *key);
+
+/* Numbers: whole from `least` to `most`; above 0; at least 0; from 0 to 1. None may exceed
+ * 10^18. */
+double strict_whole(StrictObject *object, const char *key, double least, double most);
+double strict_positive(StrictObject *object, const char *key);
+double strict_amount(StrictObject *object, const char *key);
+double strict_fraction(StrictObject *object, const char *key);
+
+/* A list of at most `most` whole numbers of at least 1, which may be empty. Returns how many. */
+int strict_counts(StrictObject *object, const char *key, int most, size_t *counts);
+
+/* A list of 1 to `most` pairs [x, y] of numbers above 0, x ascending. Returns how many. */
+int strict_pairs(StrictObject *object, const char *key, int most, double *x, double *y);
+
+/* A list of texts, or an object whose fields are texts, whatever they are. */
+void strict_text_list(StrictObject *object, const char *key);
+void strict_text_object(StrictObject *object, const char *key);
+
+/* The object in a field. Pair it with strict_close. */
+StrictObject strict_object(StrictObject *object, const char *key);
+
+/* A list of 1 to `most` objects: how many, and one of them, to be paired with strict_close. */
+int strict_objects(StrictObject *object, const char *key, int most);
+StrictObject strict_element(StrictObject *object, const char *key, int index);
 
 #endif

@@ -1,20 +1,22 @@
-/* profile.c: reading a description of hardware (see profile.h). */
+/* profile.c: reading descriptions of hardware (see profile.h). */
 #include "device/profile.h"
 
+#include "base/named_file.h"
 #include "base/strict_json.h"
 
+#include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#define GB       1e9
-#define MS_IN_US 1e-3
+#define MOST_PER_NODE 4096
+#define MOST_NODES    100000
+
+/* --- curves -------------------------------------------------------------------------------- */
 
 double curve_at(const Curve *curve, double x)
 {
     int last = curve->points - 1;
     if (last < 0)
-        return NAN;
+        return 0;
     if (x <= curve->x[0])
         return curve->y[0];
     if (x >= curve->x[last])
@@ -22,115 +24,123 @@ double curve_at(const Curve *curve, double x)
     int i = 1;
     while (x > curve->x[i])
         i++;
-    double part = log(x / curve->x[i - 1]) / log(curve->x[i] / curve->x[i - 1]);
-    return curve->y[i - 1] * pow(curve->y[i] / curve->y[i - 1], part);
+    double share = log(x / curve->x[i - 1]) / log(curve->x[i] / curve->x[i - 1]);
+    return curve->y[i - 1] * pow(curve->y[i] / curve->y[i - 1], share);
 }
 
-/* --- fields ------------------------------------------------------------------------------- */
-
-static void read_curve(StrictJson *json, const char *field, double unit, Curve *curve)
+/* A curve whose second numbers count `unit`s. */
+static void read_curve(StrictObject *object, const char *key, double unit, Curve *curve)
 {
-    curve->points = strict_pairs(json, field, curve->x, curve->y, CURVE_MOST_POINTS);
+    curve->points = strict_pairs(object, key, CURVE_MOST_POINTS, curve->x, curve->y);
     for (int i = 0; i < curve->points; i++)
         curve->y[i] *= unit;
 }
 
-static void read_us(StrictJson *json, const char *field, double *ms)
+/* --- the parts of a profile ---------------------------------------------------------------- */
+
+static double read_ms(StrictObject *object, const char *key_us)
 {
-    double us = 0;
-    if (strict_number(json, field, 0, 1e7, &us))
-        *ms = us * MS_IN_US;
+    return strict_amount(object, key_us) / 1e3;
 }
 
-static void read_link(StrictJson *json, const char *name, bool may_lack, Link *link)
+static void read_devices(StrictObject *root, Profile *profile)
 {
-    char field[64];
-    snprintf(field, sizeof field, "links.%s", name);
-    if (may_lack && strict_null(json, field))
-        return;
-    double gb_per_s = 0;
-    snprintf(field, sizeof field, "links.%s.gb_per_s", name);
-    link->present = strict_number(json, field, 1e-6, 1e6, &gb_per_s);
-    link->bytes_per_s = gb_per_s * GB;
-    snprintf(field, sizeof field, "links.%s.latency_us", name);
-    read_us(json, field, &link->latency_ms);
-    snprintf(field, sizeof field, "links.%s.shared", name);
-    if (strcmp(name, "network") != 0 || strict_has(json, field)) /* a machine's always is */
-        strict_flag(json, field, &link->shared);
+    StrictObject devices = strict_object(root, "devices");
+    strict_text(&devices, "noun", profile->noun, sizeof profile->noun);
+    profile->per_node = (int)strict_whole(&devices, "per_node", 1, MOST_PER_NODE);
+    profile->nodes = (int)strict_whole(&devices, "nodes", 1, MOST_NODES);
+    profile->memory_bytes = strict_positive(&devices, "memory_gb") * 1e9;
+    read_curve(&devices, "memory_gb_per_s", 1e9, &profile->memory_bytes_per_s);
+    read_curve(&devices, "products", 1, &profile->flop_per_s);
+    profile->busy_flop_per_s = profile->flop_per_s;
+    if (strict_has(&devices, "busy_memory_gb_per_s"))
+        read_curve(&devices, "busy_memory_gb_per_s", 1e9, &profile->busy_memory_bytes_per_s);
+    if (strict_has(&devices, "busy_products"))
+        read_curve(&devices, "busy_products", 1, &profile->busy_flop_per_s);
+    profile->shortest_ms = read_ms(&devices, "shortest_us");
+    profile->asynchronous = strict_flag(&devices, "asynchronous");
+    profile->spread = strict_fraction(&devices, "spread");
+    strict_close(&devices);
 }
 
-static void read_devices(StrictJson *json, Profile *profile)
+static void read_host(StrictObject *root, Profile *profile)
 {
-    double memory_gb = 0;
-    strict_text(json, "devices.noun", profile->noun, sizeof profile->noun);
-    strict_whole(json, "devices.per_node", 1, 4096, &profile->per_node);
-    strict_whole(json, "devices.nodes", 1, 100000, &profile->nodes);
-    strict_number(json, "devices.memory_gb", 1e-3, 1e6, &memory_gb);
-    profile->memory_bytes = memory_gb * GB;
-    read_curve(json, "devices.memory_gb_per_s", GB, &profile->memory_bytes_per_s);
-    read_curve(json, "devices.products", 1, &profile->flop_per_s);
-    if (strict_has(json, "devices.busy_memory_gb_per_s"))
-        read_curve(json, "devices.busy_memory_gb_per_s", GB, &profile->busy_memory_bytes_per_s);
-    if (strict_has(json, "devices.busy_products"))
-        read_curve(json, "devices.busy_products", 1, &profile->busy_flop_per_s);
-    read_us(json, "devices.shortest_us", &profile->shortest_ms);
-    strict_flag(json, "devices.asynchronous", &profile->asynchronous);
-    strict_number(json, "devices.spread", 0, 1, &profile->spread);
+    StrictObject host = strict_object(root, "host");
+    profile->launch_ms = read_ms(&host, "launch_us");
+    profile->hand_over_ms = read_ms(&host, "hand_over_us");
+    profile->interpreter_ms = read_ms(&host, "interpreter_us");
+    if (strict_has(&host, "sample_us"))
+        profile->sample_ms = read_ms(&host, "sample_us");
+    strict_close(&host);
 }
 
-static void read_collectives(StrictJson *json, Profile *profile)
+/* A machine has one network link, so a network need not say that it is shared. */
+static void read_link(StrictObject *links, const char *key, bool is_network, Link *link)
 {
-    read_us(json, "collectives.base_us", &profile->base_ms);
-    read_us(json, "collectives.step_us", &profile->step_ms);
-    read_us(json, "collectives.network_step_us", &profile->network_step_ms);
-    read_curve(json, "collectives.ring_gb_per_s", GB, &profile->ring_bytes_per_s);
-    if (strict_has(json, "collectives.network_gb_per_s"))
-        read_curve(json, "collectives.network_gb_per_s", GB, &profile->network_bytes_per_s);
-    strict_number(json, "collectives.device_share", 0, 1, &profile->device_share);
+    StrictObject object = strict_object(links, key);
+    link->present = true;
+    link->bytes_per_s = strict_positive(&object, "gb_per_s") * 1e9;
+    link->latency_ms = read_ms(&object, "latency_us");
+    link->shared = is_network;
+    if (!is_network || strict_has(&object, "shared"))
+        link->shared = strict_flag(&object, "shared");
+    strict_close(&object);
 }
 
-static void read_all(StrictJson *json, Profile *profile)
+static void read_links(StrictObject *root, Profile *profile)
 {
-    int schema = 0;
-    strict_whole(json, "schema", 1, 1, &schema);
-    strict_text(json, "name", profile->name, sizeof profile->name);
-    strict_text(json, "about", profile->about, sizeof profile->about);
-    strict_any(json, "sources");
-    strict_any(json, "fitted");
-    strict_any(json, "notes");
-    read_devices(json, profile);
-    read_us(json, "host.launch_us", &profile->launch_ms);
-    read_us(json, "host.hand_over_us", &profile->hand_over_ms);
-    read_us(json, "host.interpreter_us", &profile->interpreter_ms);
-    if (strict_has(json, "host.sample_us"))
-        read_us(json, "host.sample_us", &profile->sample_ms);
-    read_link(json, "host", false, &profile->host);
-    read_link(json, "peer", true, &profile->peer);
-    read_link(json, "network", true, &profile->network);
-    read_collectives(json, profile);
-    if (profile->nodes > 1 && !profile->network.present)
-        strict_fail(json, "links.network", "must be there where devices.nodes is more than 1");
+    StrictObject links = strict_object(root, "links");
+    read_link(&links, "host", false, &profile->host);
+    if (!strict_is_null(&links, "peer"))
+        read_link(&links, "peer", false, &profile->peer);
+    if (!strict_is_null(&links, "network"))
+        read_link(&links, "network", true, &profile->network);
+    else if (profile->nodes > 1)
+        strict_mistake(&links, "network", "null, but devices.nodes is %d: machines need a network",
+                       profile->nodes);
+    strict_close(&links);
 }
 
-/* --- the file ----------------------------------------------------------------------------- */
+static void read_collectives(StrictObject *root, Profile *profile)
+{
+    StrictObject collectives = strict_object(root, "collectives");
+    profile->base_ms = read_ms(&collectives, "base_us");
+    profile->step_ms = read_ms(&collectives, "step_us");
+    profile->network_step_ms = read_ms(&collectives, "network_step_us");
+    read_curve(&collectives, "ring_gb_per_s", 1e9, &profile->ring_bytes_per_s);
+    if (strict_has(&collectives, "network_gb_per_s")) {
+        read_curve(&collectives, "network_gb_per_s", 1e9, &profile->network_bytes_per_s);
+        if (!profile->network.present)
+            strict_mistake(&collectives, "network_gb_per_s", "but links.network is null");
+    }
+    profile->device_share = strict_fraction(&collectives, "device_share");
+    strict_close(&collectives);
+}
+
+/* --- profiles ------------------------------------------------------------------------------ */
 
 Error profile_read(const char *name, Profile *profile)
 {
+    char path[PATH_MAX];
+    TRY(named_file("profiles", "profile", name, path, sizeof path));
     *profile = (Profile){0};
-    char path[700];
-    if (!strict_find("profiles", name, path, sizeof path)) {
-        char names[600];
-        profile_names(names, sizeof names);
-        return error_make("--profile=%.60s: no such profile; there are %s, or give a file", name,
-                          *names ? names : "none here");
-    }
-    StrictJson json;
-    TRY(strict_open(&json, path));
-    read_all(&json, profile);
-    return strict_close(&json);
+    StrictFile file;
+    StrictObject root = strict_open(&file, path);
+    strict_whole(&root, "schema", 1, 1);
+    strict_text(&root, "name", profile->name, sizeof profile->name);
+    strict_text(&root, "about", profile->about, sizeof profile->about);
+    strict_text_list(&root, "sources");
+    strict_text_list(&root, "fitted");
+    strict_text_object(&root, "notes");
+    read_devices(&root, profile);
+    read_host(&root, profile);
+    read_links(&root, profile);
+    read_collectives(&root, profile);
+    strict_close(&root);
+    return strict_end(&file);
 }
 
 void profile_names(char *text, size_t size)
 {
-    strict_names("profiles", text, size);
+    named_file_list("profiles", text, size);
 }

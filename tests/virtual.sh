@@ -165,8 +165,8 @@ refused() {
     run "$@"
     expect "refused: $name" eval 'is "$status" 2 && is "$(wc -l <"$work/err")" 1 && grep -q -- "$words" "$work/err"'
 }
-refused "a profile that is not there" "no such profile; there are .*4x-v100-nvlink" --profile=none
-refused "a workload that is not there" "no such workload; there are .*resnet-50" \
+refused "a profile that is not there" "no such profile, .*4x-v100-nvlink" --profile=none
+refused "a workload that is not there" "no such workload, .*resnet-50" \
     --profile=4x-v100-nvlink --timing-only --workload=none
 refused "a workload that would be computed" "add --timing-only" --profile=4x-v100-nvlink --workload=resnet-50
 refused "--timing-only alone" "give --profile=NAME" --timing-only
@@ -184,11 +184,11 @@ broken() {
 broken "a field that nobody knows" "host.lunch_us: no such field\|host.launch_us: is missing" 's/launch_us/lunch_us/'
 broken "a field too many" "devices.colour: no such field" 's/"noun"/"colour": 1, "noun"/'
 broken "a missing field" "devices.per_node: is missing" 's/"per_node": 4,//'
-broken "an impossible number" "devices.per_node: must be a number from 1" 's/"per_node": 4/"per_node": -4/'
-broken "half a device" "devices.per_node: must be a whole number" 's/"per_node": 4/"per_node": 4.5/'
-broken "a curve that goes back" "devices.products: must be pairs" 's/\[1e7, 1.5e12\]/[1e5, 1.5e12]/'
-broken "what is not JSON" "is not JSON: line" 's/"schema": 1,/"schema": 1/'
-broken "another schema" "schema: must be a number from 1 to 1" 's/"schema": 1/"schema": 2/'
+broken "an impossible number" "devices.per_node: -4 must be a whole number of at least 1" 's/"per_node": 4/"per_node": -4/'
+broken "half a device" "devices.per_node: 4.5 must be a whole number" 's/"per_node": 4/"per_node": 4.5/'
+broken "a curve that goes back" "devices.products.1.: sizes must ascend" 's/\[1e7, 1.5e12\]/[1e5, 1.5e12]/'
+broken "what is not JSON" "line 3 is not JSON" 's/"schema": 1,/"schema": 1/'
+broken "another schema" "schema: 2 must be" 's/"schema": 1/"schema": 2/'
 
 sed 's/"memory_gb": 16/"memory_gb": 1/' profiles/4x-v100-nvlink.json >"$work/small.json"
 run --profile="$work/small.json" --mode=ddp --devices=2 --layers=8192,8192,8192 --batch=64 --timing-only
