@@ -69,7 +69,7 @@ static void add_name(const char *name, char *text, size_t size)
 void named_file_list(const char *folder, char *text, size_t size)
 {
     enum { MOST_NAMES = 512 };
-    char *names[MOST_NAMES];
+    char *names[MOST_NAMES] = {NULL};
     int count = 0;
     for (int place = 0; place < PLACES; place++) {
         struct dirent **entries = NULL;
