@@ -16,7 +16,7 @@ on_terminal() {
         shift
     done
     shift
-    timeout 60 "$PTY" "${before[@]}" -- "$TRAINER" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 600 "$PTY" "${before[@]}" -- "$TRAINER" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     end=$(tail -n 1 "$work/out")
 }

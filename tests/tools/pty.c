@@ -2,9 +2,10 @@
  *
  *     pty ROWS COLUMNS [KIND=VALUE@TEXT]... -- COMMAND ARGUMENT...
  *
- * As soon as the screen shows TEXT, once for each: key=X types a character (^C is Ctrl-C),
- * signal=N sends a signal, size=RxC changes the terminal's size. Printed are the screens, each
- * after a line "--- screen", and at the end
+ * One after the other, as soon as the screen shows TEXT: key=X types a character (^C is Ctrl-C),
+ * signal=N sends a signal, size=RxC changes the terminal's size. SIGCONT is sent when the command
+ * has stopped, as a shell does: before, it would have no effect. Printed are the screens, each after
+ * a line "--- screen", and at the end
  *
  *     --- end: status 0, beyond 0, alternate 0, hidden 0, unwrapped 0, raw 0
  *
@@ -138,6 +139,12 @@ static void resize(int new_rows, int new_columns)
     ioctl(terminal, TIOCSWINSZ, &size);
 }
 
+static bool has_stopped(void)
+{
+    siginfo_t info = {.si_pid = 0};
+    return waitid(P_PID, (id_t)child, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == child;
+}
+
 /* Does what "KIND=VALUE@TEXT" says if the screen shows the text. */
 static bool happens(const char *event, const char *text)
 {
@@ -153,6 +160,8 @@ static bool happens(const char *event, const char *text)
         if (write(terminal, &key, 1) != 1)
             die("the key cannot be typed");
     } else if (strncmp(event, "signal=", 7) == 0) {
+        if (atoi(value) == SIGCONT && !has_stopped())
+            return false;
         kill(child, atoi(value));
     } else if (sscanf(value, "%dx%d", &r, &c) == 2) {
         resize(r, c);
@@ -188,8 +197,7 @@ static void start(char **command)
 static int follow(int events, char **event)
 {
     static char text[MOST_ROWS * (MOST_COLUMNS + 1) + 1], before[sizeof text];
-    bool happened[64] = {false};
-    int status;
+    int status, happened = 0;
     bool ended = false;
     while (true) {
         struct pollfd file = {.fd = terminal, .events = POLLIN};
@@ -206,8 +214,8 @@ static int follow(int events, char **event)
         if (strcmp(text, before) != 0)
             printf("--- screen\n%s", text);
         strcpy(before, text);
-        for (int i = 0; i < events && !ended; i++)
-            happened[i] = happened[i] || happens(event[i], text);
+        while (!ended && happened < events && happens(event[happened], text))
+            happened++;
         if (ended)
             break;
         ended = waitpid(child, &status, WNOHANG) == child;
@@ -220,7 +228,7 @@ int main(int argc, char **argv)
     int separator = 3;
     while (separator < argc && strcmp(argv[separator], "--") != 0)
         separator++;
-    if (separator + 1 >= argc || separator > 3 + 64)
+    if (separator + 1 >= argc)
         die("usage: pty ROWS COLUMNS [KIND=VALUE@TEXT]... -- COMMAND ARGUMENT...");
     rows = atoi(argv[1]);
     columns = atoi(argv[2]);
