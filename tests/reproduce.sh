@@ -38,6 +38,11 @@ END
 status=$?
 expect "every run is used, and what it names is there; profiles have sources" [ $status = 0 ]
 
+# The workloads that are one tensor to be all-reduced are written by the script itself, and the trainer must take them.
+"$PYTHON" tools/reproduce.py --trainer="$TRAINER" --only=a100 --out="$work" >"$work/out" 2>"$work/err" </dev/null
+status=$?
+expect "the rows of all-reduces by size, by the trainer itself" [ $status = 0 ]
+
 # --- a table of our own, and a trainer that always says the same --------------------------------------
 
 cat >"$work/trainer" <<'END'

@@ -44,7 +44,7 @@ def all_reduce_workload(match):
         json.dump({"schema": 1, "name": f"{size} bytes", "sources": ["one tensor"],
                    "sample": "nothing", "input_bytes": 4, "output_bytes": 4,
                    "layers": [{"name": "tensor", "parameters": [size // 4], "forward_flop": 0,
-                               "activation_bytes": 0, "operations": 0}]}, out)
+                               "activation_bytes": 0, "operations": 1}]}, out)
     return path
 
 
