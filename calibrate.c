@@ -13,6 +13,7 @@
 #include "comm/launch.h"
 #include "data.h"
 #include "device/device.h"
+#include "device/layer_table.h"
 #include "ranks.h"
 #include "report/json.h"
 #include "report/statistics.h"
@@ -29,23 +30,28 @@
 #include <unistd.h>
 
 enum {
-    PRODUCT_SIZES = 9, /* [ROWS, 8] times [8, 8] to [ROWS, 2048] times [2048, 2048] */
+    LAYER_SIZES = 5, /* rows, inputs and outputs of 8, 32, ... 2048 */
+    LAYER_SHAPES = LAYER_SIZES * LAYER_SIZES * LAYER_SIZES,
+    ROW_SIZES = 5,     /* of images: 8, 32, ... 2048 */
     MEMORY_SIZES = 10, /* 1 KiB to 256 MiB */
     TALK_SIZES = 8,    /* 4 KiB to 64 MiB */
-    ROWS = 128,
-    REPEATS = 9,
+    SAMPLES = 6000,
+    BATCH = 128,
+    REPEATS = 7,
     PIXELS = 784,
+    CLASSES = 10,
 };
 
-#define LEAST_MS    4.0 /* that a repeat takes */
+#define LEAST_MS    2.0 /* that a repeat takes */
 #define COPY_BYTES  (4 << 20)
 #define MOST_FLOATS ((size_t)256 << 20 >> 2) /* of one of the four arrays of the largest update */
 
 /* What one process has found. Shared. */
 typedef struct Found {
-    double product_flop_per_s[PRODUCT_SIZES];
+    double layer_flop_per_s[LAYER_WORKS][LAYER_SHAPES]; /* [rows, inputs, outputs] */
     double memory_bytes_per_s[MEMORY_SIZES];
     double talk_ms[TALK_SIZES];
+    double convert_bytes_per_s[ROW_SIZES], loss_bytes_per_s[ROW_SIZES];
     double shortest_ms, hand_over_ms, sample_ms, copy_ms, spread;
     RankError error;
 } Found;
@@ -60,10 +66,20 @@ typedef struct Shared {
     Found *together;  /* shared: [cores] */
 } Shared;
 
-static double product_flop(int i)
+static int layer_size(int i)
 {
-    double width = 8 << i;
-    return 2.0 * ROWS * width * width;
+    return 8 << (2 * i);
+}
+
+/* Bytes that making floats of the images, and the loss of their outputs, touch. */
+static double convert_bytes(int i)
+{
+    return 5.0 * layer_size(i) * PIXELS;
+}
+
+static double loss_bytes(int i)
+{
+    return 8.0 * layer_size(i) * CLASSES;
 }
 
 /* Bytes that an update of so many parameters touches: it reads four arrays and writes three. */
@@ -82,13 +98,16 @@ static size_t talk_bytes(int i)
 typedef struct Bench {
     Device *device;
     float *a, *b, *c, *d; /* on the device */
-    int width;
+    int rows, in, out;
     size_t count;
     AdamStep adam;
     Team *team;
     const Images *images;
-    uint32_t *samples;
-    uint8_t *pixels, *labels;
+    uint32_t *samples; /* [SAMPLES], in no order */
+    int from;          /* the first of the next batch */
+    uint8_t *pixels;   /* [2048, PIXELS] */
+    uint8_t *labels;   /* [2048] */
+    LossStats stats;
     Device *other;
 } Bench;
 
@@ -122,16 +141,33 @@ static double time_ms(Bench *bench, Act act, double *spread)
     return median;
 }
 
-/* The three products of a linear layer in a step. */
-static void multiply(Bench *bench)
+static void layer_forward(Bench *bench)
 {
-    int w = bench->width;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, ROWS, w, w, 1, bench->a, w, bench->b, w, 0,
-                bench->c, w);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, w, w, ROWS, 1, bench->a, w, bench->c, w, 0,
-                bench->d, w);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, ROWS, w, w, 1, bench->c, w, bench->b, w,
-                0, bench->d + (size_t)w * (size_t)w, w);
+    device_linear_forward(bench->device, bench->c, bench->a, bench->b, bench->d, bench->rows,
+                          bench->in, bench->out, true);
+}
+
+static void layer_backward_params(Bench *bench)
+{
+    device_linear_backward_params(bench->device, bench->d + bench->out, bench->d, bench->c,
+                                  bench->a, bench->rows, bench->in, bench->out, false);
+}
+
+static void layer_backward_input(Bench *bench)
+{
+    device_linear_backward_input(bench->device, bench->d, bench->c, bench->b, bench->a, bench->rows,
+                                 bench->in, bench->out);
+}
+
+static void convert(Bench *bench)
+{
+    device_bytes_to_float(bench->device, bench->a, bench->pixels, (size_t)bench->rows * PIXELS);
+}
+
+static void loss(Bench *bench)
+{
+    device_softmax_cross_entropy(bench->device, bench->d, &bench->stats, bench->a, bench->labels,
+                                 bench->rows, CLASSES, 1);
 }
 
 static void update(Bench *bench)
@@ -160,7 +196,8 @@ static void hand_over(Bench *bench)
 
 static void gather(Bench *bench)
 {
-    data_gather(bench->images, bench->samples, ROWS, bench->pixels, bench->labels);
+    data_gather(bench->images, bench->samples + bench->from, BATCH, bench->pixels, bench->labels);
+    bench->from = (bench->from + BATCH) % (SAMPLES - BATCH);
 }
 
 static void copy(Bench *bench)
@@ -175,16 +212,41 @@ static void fill(float *numbers, size_t count)
         numbers[i] = 0.01f + (float)(i % 97) / 9700;
 }
 
+/* The three operations of a layer, at every shape that the sizes make. */
+static void measure_layers(Bench *bench, Found *found)
+{
+    static const Act acts[LAYER_WORKS] = {layer_forward, layer_backward_params,
+                                          layer_backward_input};
+    size_t largest = (size_t)layer_size(LAYER_SIZES - 1) * (size_t)layer_size(LAYER_SIZES - 1);
+    fill(bench->a, largest);
+    fill(bench->b, largest);
+    fill(bench->d, largest);
+    for (int shape = 0; shape < LAYER_SHAPES; shape++) {
+        bench->rows = layer_size(shape / (LAYER_SIZES * LAYER_SIZES));
+        bench->in = layer_size(shape / LAYER_SIZES % LAYER_SIZES);
+        bench->out = layer_size(shape % LAYER_SIZES);
+        double flop = 2.0 * bench->rows * bench->in * bench->out;
+        for (int work = 0; work < LAYER_WORKS; work++)
+            found->layer_flop_per_s[work][shape] = flop / time_ms(bench, acts[work], NULL) * 1e3;
+    }
+    bench->rows = bench->in = bench->out = 512;
+    time_ms(bench, layer_forward, &found->spread);
+}
+
+static void measure_batches(Bench *bench, Found *found)
+{
+    for (int i = 0; i < ROW_SIZES; i++) {
+        bench->rows = layer_size(i);
+        fill(bench->a, (size_t)bench->rows * CLASSES);
+        found->loss_bytes_per_s[i] = loss_bytes(i) / time_ms(bench, loss, NULL) * 1e3;
+        found->convert_bytes_per_s[i] = convert_bytes(i) / time_ms(bench, convert, NULL) * 1e3;
+    }
+}
+
 static void measure_arithmetic(Bench *bench, Found *found)
 {
-    for (int i = 0; i < PRODUCT_SIZES; i++) {
-        size_t width = (size_t)8 << i;
-        bench->width = (int)width;
-        fill(bench->a, ROWS * width);
-        fill(bench->b, width * width);
-        double ms = time_ms(bench, multiply, width == 512 ? &found->spread : NULL) / 3;
-        found->product_flop_per_s[i] = product_flop(i) / ms * 1e3;
-    }
+    measure_layers(bench, found);
+    measure_batches(bench, found);
     for (int i = 0; i < MEMORY_SIZES; i++) {
         bench->count = (size_t)(memory_bytes(i) / 28);
         fill(bench->a, bench->count);
@@ -206,19 +268,13 @@ static Error pin(void *context, int member)
 static Error measure_host(Bench *bench, const Shared *shared, Found *found)
 {
     static Dataset data;
-    TRY(data_load("synthetic", 6000, 0, &data));
-    uint32_t samples[ROWS];
-    uint8_t labels[ROWS];
-    bench->pixels = malloc((size_t)ROWS * PIXELS);
-    if (!bench->pixels)
-        return error_make("no memory for %d images", ROWS);
-    for (uint32_t i = 0; i < ROWS; i++)
-        samples[i] = i * 2654435761u % 6000;
+    TRY(data_load("synthetic", SAMPLES, 0, &data));
+    static uint32_t samples[SAMPLES];
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        samples[i] = i * 2654435761u % SAMPLES;
     bench->images = &data.train;
     bench->samples = samples;
-    bench->labels = labels;
-    found->sample_ms = time_ms(bench, gather, NULL) / ROWS;
-    free(bench->pixels);
+    found->sample_ms = time_ms(bench, gather, NULL) / BATCH;
     data_free(&data);
 
     Error error = NULL;
@@ -240,7 +296,7 @@ static Error measure_talk(Comm *comm, Device *device, float *buffer, Found *foun
             double from_ms = clock_ms();
             for (int time = 0; time < times; time++) {
                 Event done;
-                TRY(comm_all_reduce(comm, buffer, count, COMM_FLOAT, COMM_AVG,
+                TRY(comm_all_reduce(comm, buffer, count, COMM_FLOAT, COMM_SUM,
                                     device_record(device), &done));
                 TRY(device_wait(device, &done));
             }
@@ -269,6 +325,11 @@ static Error measure(const Shared *shared, int rank)
     float **const arrays[] = {&bench.a, &bench.b, &bench.c, &bench.d};
     for (int i = 0; i < 4; i++)
         TRY(device_alloc(bench.device, sizeof(float) * MOST_FLOATS / 4, (void **)arrays[i]));
+    size_t images = (size_t)layer_size(ROW_SIZES - 1);
+    bench.pixels = calloc(images, PIXELS + 1);
+    if (!bench.pixels)
+        return error_make("no memory for %zu images", images);
+    bench.labels = bench.pixels + images * PIXELS;
     float *buffer = NULL;
     Comm *comm = comm_open(shared->group, rank, bench.device, 60, false, &error);
     TRY(error);
@@ -289,6 +350,7 @@ static Error measure(const Shared *shared, int rank)
     comm_close(comm);
     if (rank == 0)
         TRY(measure_host(&bench, shared, shared->alone)); /* makes threads: last */
+    free(bench.pixels);
     device_close(bench.other);
     device_close(bench.device);
     return NULL;
@@ -322,6 +384,25 @@ static void add_pair(cJSON *curve, double x, double y)
     cJSON_AddItemToArray(curve, pair);
 }
 
+/* The rates of a layer's operations, found alone or, each process's the same part, together. */
+static void add_layers(cJSON *devices, const char *name, const Shared *shared, bool together)
+{
+    static const char *const works[LAYER_WORKS] = {"forward", "backward_params", "backward_input"};
+    cJSON *layers = cJSON_AddObjectToObject(devices, name);
+    cJSON *sizes = cJSON_AddArrayToObject(layers, "sizes");
+    for (int i = 0; i < LAYER_SIZES; i++)
+        cJSON_AddItemToArray(sizes, cJSON_CreateNumber(layer_size(i)));
+    for (int work = 0; work < LAYER_WORKS; work++) {
+        cJSON *rates = cJSON_AddArrayToObject(layers, works[work]);
+        for (int shape = 0; shape < LAYER_SHAPES; shape++) {
+            const double *alone = &shared->alone->layer_flop_per_s[work][shape];
+            size_t at = (size_t)((const char *)alone - (const char *)shared->alone);
+            double rate = together ? mean_together(shared, at) : *alone;
+            cJSON_AddItemToArray(rates, cJSON_CreateNumber(round(rate / 1e6) * 1e6));
+        }
+    }
+}
+
 static void add_devices(cJSON *profile, const Shared *shared)
 {
     cJSON *devices = cJSON_AddObjectToObject(profile, "devices");
@@ -340,10 +421,20 @@ static void add_devices(cJSON *profile, const Shared *shared)
         add_pair(curve[0], memory_bytes(i), shared->alone->memory_bytes_per_s[i] / 1e9);
         add_pair(curve[1], memory_bytes(i), mean_together(shared, at) / 1e9);
     }
-    for (int i = 0; i < PRODUCT_SIZES; i++) {
-        size_t at = offsetof(Found, product_flop_per_s) + sizeof(double) * (size_t)i;
-        add_pair(curve[2], product_flop(i), shared->alone->product_flop_per_s[i]);
-        add_pair(curve[3], product_flop(i), mean_together(shared, at));
+    for (int i = 0; i < LAYER_SIZES; i++) { /* of square matrices */
+        double flop = 2 * pow(layer_size(i), 3);
+        int shape = (LAYER_SIZES * LAYER_SIZES + LAYER_SIZES + 1) * i;
+        size_t at = offsetof(Found, layer_flop_per_s) + sizeof(double) * (size_t)shape;
+        add_pair(curve[2], flop, shared->alone->layer_flop_per_s[LAYER_FORWARD][shape]);
+        add_pair(curve[3], flop, mean_together(shared, at));
+    }
+    add_layers(devices, "layers", shared, false);
+    add_layers(devices, "busy_layers", shared, true);
+    cJSON *convert = cJSON_AddArrayToObject(devices, "convert_gb_per_s");
+    cJSON *loss_rate = cJSON_AddArrayToObject(devices, "loss_gb_per_s");
+    for (int i = 0; i < ROW_SIZES; i++) {
+        add_pair(convert, convert_bytes(i), shared->alone->convert_bytes_per_s[i] / 1e9);
+        add_pair(loss_rate, loss_bytes(i), shared->alone->loss_bytes_per_s[i] / 1e9);
     }
     cJSON_AddNumberToObject(devices, "shortest_us", shared->alone->shortest_ms * 1e3);
     cJSON_AddBoolToObject(devices, "asynchronous", false);
@@ -385,13 +476,17 @@ static void add_notes(cJSON *profile)
     static const char *const notes[][2] = {
         {"devices.memory_gb_per_s", "device_adam_step of 64 parameters and more, one core at work"},
         {"devices.busy_memory_gb_per_s", "the same, all cores at work"},
-        {"devices.products", "the three products of a linear layer for 128 rows, widths 8 to 2048"},
+        {"devices.products", "those of devices.layers forward that are square"},
+        {"devices.layers", "device_linear_forward, _backward_params and _backward_input, one core"},
+        {"devices.busy_layers", "the same, all cores at work"},
+        {"devices.convert_gb_per_s", "device_bytes_to_float of 8 to 2048 images of 784 pixels"},
+        {"devices.loss_gb_per_s", "device_softmax_cross_entropy of 8 to 2048 rows, 10 classes"},
         {"devices.busy_products", "the same, all cores at work"},
         {"devices.shortest_us", "device_add of 16 numbers"},
-        {"devices.spread", "from the quartiles of repeated products of width 512"},
+        {"devices.spread", "from the quartiles of a repeated layer of 512 rows and widths"},
         {"host.launch_us", "0: an operation is a call, and its time is in shortest_us"},
         {"host.hand_over_us", "half of a team_do of nothing between two threads"},
-        {"host.sample_us", "data_gather of 128 images of 784 pixels"},
+        {"host.sample_us", "data_gather of 128 of 6,000 images of 784 pixels, others each time"},
         {"links.peer", "device_copy of 4 MiB; the other links are not used by cores"},
         {"collectives.base_us", "an all-reduce of 4 KiB through shared memory, awaited at once"},
         {"collectives.ring_gb_per_s", "16 KiB to 64 MiB, less the base"},

@@ -338,6 +338,18 @@ int strict_counts(StrictObject *object, const char *key, int most, size_t *count
     return length;
 }
 
+int strict_positives(StrictObject *object, const char *key, int most, double *values)
+{
+    int length = 0;
+    const cJSON *elements = list(object, key, 1, most, "numbers"), *element;
+    cJSON_ArrayForEach(element, elements)
+    {
+        values[length] = positive(object, element_key(key, length).text, element);
+        length++;
+    }
+    return length;
+}
+
 int strict_pairs(StrictObject *object, const char *key, int most, double *x, double *y)
 {
     int length = 0;

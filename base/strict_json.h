@@ -78,6 +78,9 @@ double strict_fraction(StrictObject *object, const char *key);
 /* A list of at most `most` whole numbers of at least 1, which may be empty. Returns how many. */
 int strict_counts(StrictObject *object, const char *key, int most, size_t *counts);
 
+/* A list of 1 to `most` numbers above 0. Returns how many. */
+int strict_positives(StrictObject *object, const char *key, int most, double *values);
+
 /* A list of 1 to `most` pairs [x, y] of numbers above 0, x ascending. Returns how many. */
 int strict_pairs(StrictObject *object, const char *key, int most, double *x, double *y);
 

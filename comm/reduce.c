@@ -83,22 +83,33 @@ void reduce_combine(void *into, const void *from, size_t count, CommType type, C
     }
 }
 
+/* A loop of its own for every type here, too. */
+#define DEFINE_DIVIDE(SUFFIX, TYPE)                                                                \
+    HOT static void divide_##SUFFIX(TYPE *into, size_t count, TYPE divisor)                        \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++)                                                         \
+            into[i] /= divisor;                                                                    \
+    }
+
+DEFINE_DIVIDE(float, float)
+DEFINE_DIVIDE(double, double)
+DEFINE_DIVIDE(int32, int32_t)
+DEFINE_DIVIDE(uint64, uint64_t)
+
 void reduce_divide(void *into, size_t count, CommType type, int world)
 {
-    for (size_t i = 0; i < count; i++) {
-        switch (type) {
-        case COMM_FLOAT:
-            ((float *)into)[i] /= (float)world;
-            break;
-        case COMM_DOUBLE:
-            ((double *)into)[i] /= world;
-            break;
-        case COMM_INT32:
-            ((int32_t *)into)[i] /= world;
-            break;
-        case COMM_UINT64:
-            ((uint64_t *)into)[i] /= (uint64_t)world;
-            break;
-        }
+    switch (type) {
+    case COMM_FLOAT:
+        divide_float(into, count, (float)world);
+        break;
+    case COMM_DOUBLE:
+        divide_double(into, count, world);
+        break;
+    case COMM_INT32:
+        divide_int32(into, count, world);
+        break;
+    case COMM_UINT64:
+        divide_uint64(into, count, (uint64_t)world);
+        break;
     }
 }

@@ -43,6 +43,35 @@ static double read_ms(StrictObject *object, const char *key_us)
     return strict_amount(object, key_us) / 1e3;
 }
 
+/* The rates of a linear layer's operations at all shapes that can be made of the sizes. */
+static void read_layers(StrictObject *devices, const char *key, LayerTable *table)
+{
+    static const char *const works[LAYER_WORKS] = {"forward", "backward_params", "backward_input"};
+    if (!strict_has(devices, key))
+        return;
+    StrictObject layers = strict_object(devices, key);
+    table->sizes = strict_positives(&layers, "sizes", LAYER_MOST_SIZES, table->size);
+    for (int i = 1; i < table->sizes; i++)
+        if (!(table->size[i] > table->size[i - 1]))
+            strict_mistake(&layers, "sizes", "must ascend, but %.15g follows %.15g", table->size[i],
+                           table->size[i - 1]);
+    int shapes = table->sizes * table->sizes * table->sizes;
+    for (int work = 0; work < LAYER_WORKS; work++) {
+        int rates =
+            strict_positives(&layers, works[work], LAYER_MOST_RATES, table->flop_per_s[work]);
+        if (rates > 0 && rates != shapes)
+            strict_mistake(&layers, works[work], "%d rates, but %d sizes make %d shapes", rates,
+                           table->sizes, shapes);
+    }
+    strict_close(&layers);
+}
+
+static void read_optional_curve(StrictObject *object, const char *key, double unit, Curve *curve)
+{
+    if (strict_has(object, key))
+        read_curve(object, key, unit, curve);
+}
+
 static void read_devices(StrictObject *root, Profile *profile)
 {
     StrictObject devices = strict_object(root, "devices");
@@ -53,10 +82,13 @@ static void read_devices(StrictObject *root, Profile *profile)
     read_curve(&devices, "memory_gb_per_s", 1e9, &profile->memory_bytes_per_s);
     read_curve(&devices, "products", 1, &profile->flop_per_s);
     profile->busy_flop_per_s = profile->flop_per_s;
-    if (strict_has(&devices, "busy_memory_gb_per_s"))
-        read_curve(&devices, "busy_memory_gb_per_s", 1e9, &profile->busy_memory_bytes_per_s);
-    if (strict_has(&devices, "busy_products"))
-        read_curve(&devices, "busy_products", 1, &profile->busy_flop_per_s);
+    read_optional_curve(&devices, "busy_memory_gb_per_s", 1e9, &profile->busy_memory_bytes_per_s);
+    read_optional_curve(&devices, "busy_products", 1, &profile->busy_flop_per_s);
+    read_layers(&devices, "layers", &profile->layers);
+    profile->busy_layers = profile->layers;
+    read_layers(&devices, "busy_layers", &profile->busy_layers);
+    read_optional_curve(&devices, "convert_gb_per_s", 1e9, &profile->convert_bytes_per_s);
+    read_optional_curve(&devices, "loss_gb_per_s", 1e9, &profile->loss_bytes_per_s);
     profile->shortest_ms = read_ms(&devices, "shortest_us");
     profile->asynchronous = strict_flag(&devices, "asynchronous");
     profile->spread = strict_fraction(&devices, "spread");
@@ -108,11 +140,9 @@ static void read_collectives(StrictObject *root, Profile *profile)
     profile->step_ms = read_ms(&collectives, "step_us");
     profile->network_step_ms = read_ms(&collectives, "network_step_us");
     read_curve(&collectives, "ring_gb_per_s", 1e9, &profile->ring_bytes_per_s);
-    if (strict_has(&collectives, "network_gb_per_s")) {
-        read_curve(&collectives, "network_gb_per_s", 1e9, &profile->network_bytes_per_s);
-        if (!profile->network.present)
-            strict_mistake(&collectives, "network_gb_per_s", "but links.network is null");
-    }
+    read_optional_curve(&collectives, "network_gb_per_s", 1e9, &profile->network_bytes_per_s);
+    if (profile->network_bytes_per_s.points > 0 && !profile->network.present)
+        strict_mistake(&collectives, "network_gb_per_s", "but links.network is null");
     profile->device_share = strict_fraction(&collectives, "device_share");
     strict_close(&collectives);
 }

@@ -5,6 +5,7 @@
 #define TRAINER_DEVICE_PROFILE_H
 
 #include "base/error.h"
+#include "device/layer_table.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,6 +38,10 @@ typedef struct Profile {
     Curve busy_memory_bytes_per_s; /* while all devices of the machine compute; else the same */
     Curve flop_per_s;              /* of a product, by its FLOP */
     Curve busy_flop_per_s;         /* while all devices of the machine compute; else the same */
+    LayerTable layers;             /* of a linear layer's operations; none: by FLOP and bytes */
+    LayerTable busy_layers;        /* while all devices of the machine compute; else the same */
+    Curve convert_bytes_per_s;     /* of making floats of bytes, by bytes touched; none: memory's */
+    Curve loss_bytes_per_s;        /* of softmax and cross-entropy, by bytes touched; the same */
     double shortest_ms;
     bool asynchronous;
     double spread; /* standard deviation of a step's computing time, as a fraction */

@@ -144,14 +144,17 @@ static int devices_beside(const Virtual *self)
 
 /* A rate between what the device reaches alone and what it reaches while all devices of the machine
  * are at work. */
-static double shared_rate(const Virtual *self, const Curve *alone, const Curve *busy, double size)
+static double between(const Virtual *self, double alone, double busy)
 {
     int per_node = self->hardware->profile.per_node;
+    double share = per_node == 1 ? 0 : (devices_beside(self) - 1.0) / (per_node - 1.0);
+    return alone * pow(busy / alone, share);
+}
+
+static double shared_rate(const Virtual *self, const Curve *alone, const Curve *busy, double size)
+{
     double rate = curve_at(alone, size);
-    if (busy->points == 0 || per_node == 1)
-        return rate;
-    double share = (devices_beside(self) - 1.0) / (per_node - 1.0);
-    return rate * pow(curve_at(busy, size) / rate, share);
+    return busy->points == 0 ? rate : between(self, rate, curve_at(busy, size));
 }
 
 static double flop_per_s(const Device *device, double flop)
@@ -173,6 +176,15 @@ static double memory_ms(const Device *device, double bytes)
 static void touch(Device *device, double bytes)
 {
     compute(device, memory_ms(device, bytes));
+}
+
+/* Queues one that may have a curve of its own. */
+static void touch_at(Device *device, const Curve *bytes_per_s, double bytes)
+{
+    if (bytes_per_s->points > 0)
+        compute(device, bytes / curve_at(bytes_per_s, bytes) * 1e3);
+    else
+        touch(device, bytes);
 }
 
 /* Queues a product: as long as its arithmetic, or its memory, takes. */
@@ -363,23 +375,33 @@ static void virtual_zero(Device *device, void *memory, size_t bytes)
 static void virtual_bytes_to_float(Device *device, float *floats, const uint8_t *bytes,
                                    size_t count)
 {
-    touch(device, (1 + FLOAT_BYTES) * (double)count);
+    touch_at(device, &profile_of(device)->convert_bytes_per_s, (1 + FLOAT_BYTES) * (double)count);
     if (!timing_only(device))
         cpu_engine.bytes_to_float(device, floats, bytes, count);
 }
 
-/* A matrix product of [m, k] and [k, n]. */
-static void product(Device *device, double m, double n, double k)
+/* What a linear layer does: as measured for its shape, or else a matrix product and then an
+ * elementwise operation that touches `bytes`. */
+static void layer(Device *device, LayerWork work, double rows, double in, double out, double bytes)
 {
-    multiply(device, 2 * m * n * k, FLOAT_BYTES * (m * k + k * n + m * n));
+    const Profile *profile = profile_of(device);
+    double flop = 2 * rows * in * out;
+    if (profile->layers.sizes > 0) {
+        double rate =
+            between(virtual_of(device), layer_table_at(&profile->layers, work, rows, in, out),
+                    layer_table_at(&profile->busy_layers, work, rows, in, out));
+        compute(device, flop / rate * 1e3);
+    } else {
+        multiply(device, flop, FLOAT_BYTES * (rows * in + in * out + rows * out));
+        touch(device, bytes);
+    }
 }
 
 static void virtual_linear_forward(Device *device, float *output, const float *input,
                                    const float *weight, const float *bias, int rows, int in,
                                    int out, bool relu)
 {
-    product(device, rows, out, in);
-    touch(device, 2 * FLOAT_BYTES * rows * out); /* bias and ReLU */
+    layer(device, LAYER_FORWARD, rows, in, out, 2 * FLOAT_BYTES * rows * out); /* bias, ReLU */
     if (!timing_only(device))
         cpu_engine.linear_forward(device, output, input, weight, bias, rows, in, out, relu);
 }
@@ -389,8 +411,8 @@ static void virtual_linear_backward_params(Device *device, float *weight_gradien
                                            const float *input, int rows, int in, int out,
                                            bool accumulate)
 {
-    product(device, out, in, rows);
-    touch(device, FLOAT_BYTES * rows * out); /* the bias's column sums */
+    layer(device, LAYER_BACKWARD_PARAMS, rows, in, out,
+          FLOAT_BYTES * rows * out); /* the bias's column sums */
     if (!timing_only(device))
         cpu_engine.linear_backward_params(device, weight_gradient, bias_gradient, output_gradient,
                                           input, rows, in, out, accumulate);
@@ -400,8 +422,8 @@ static void virtual_linear_backward_input(Device *device, float *input_gradient,
                                           const float *output_gradient, const float *weight,
                                           const float *input, int rows, int in, int out)
 {
-    product(device, rows, in, out);
-    touch(device, 3 * FLOAT_BYTES * rows * in); /* ReLU's mask */
+    layer(device, LAYER_BACKWARD_INPUT, rows, in, out,
+          3 * FLOAT_BYTES * rows * in); /* ReLU's mask */
     if (!timing_only(device))
         cpu_engine.linear_backward_input(device, input_gradient, output_gradient, weight, input,
                                          rows, in, out);
@@ -411,7 +433,7 @@ static void virtual_softmax_cross_entropy(Device *device, float *gradient, LossS
                                           const float *logits, const uint8_t *labels, int rows,
                                           int classes, float scale)
 {
-    touch(device, 2 * FLOAT_BYTES * rows * classes);
+    touch_at(device, &profile_of(device)->loss_bytes_per_s, 2 * FLOAT_BYTES * rows * classes);
     if (!timing_only(device))
         cpu_engine.softmax_cross_entropy(device, gradient, stats, logits, labels, rows, classes,
                                          scale);
