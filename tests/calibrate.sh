@@ -7,7 +7,15 @@ run --mode=calibrate --json="$work/machine.json"
 expect "calibrating ends well, and says where the profile is" eval \
     'is "$status" 0 && grep -q -- "Wrote .*machine.json: use it with --profile=" "$work/err"'
 expect "a core's rates are those of a core" holds "1e8 < rate && rate < 1e13" \
-    "rate=$(json "$work/machine.json" devices.products.5.1)"
+    "rate=$(json "$work/machine.json" devices.products.0.1)"
+for table in layers busy_layers; do
+    expect "$table: a layer's rates by its shape are those of a core" \
+        holds "1e6 < rate && rate < 1e13" "rate=$(json "$work/machine.json" "devices.$table.forward.0")"
+done
+for rate in convert_gb_per_s loss_gb_per_s; do
+    expect "$rate is a core's" holds "0.001 < rate && rate < 1000" \
+        "rate=$(json "$work/machine.json" "devices.$rate.0.1")"
+done
 expect "it works in the call" is "$(json "$work/machine.json" devices.asynchronous)" false
 run --profile="$work/machine.json" --mode=single --timing-only --json="$work/one.json" --quiet
 expect "--profile takes it" is "$status" 0
