@@ -59,7 +59,7 @@ static void read_layers(StrictObject *devices, const char *key, LayerTable *tabl
     for (int work = 0; work < LAYER_WORKS; work++) {
         int rates =
             strict_positives(&layers, works[work], LAYER_MOST_RATES, table->flop_per_s[work]);
-        if (rates > 0 && rates != shapes)
+        if (shapes > 0 && rates > 0 && rates != shapes)
             strict_mistake(&layers, works[work], "%d rates, but %d sizes make %d shapes", rates,
                            table->sizes, shapes);
     }
