@@ -4,6 +4,7 @@
  * processes will share; then it forks them and waits. It never computes, so nothing that it draws
  * or writes disturbs what is measured.
  */
+#include "advice.h"
 #include "base/clock.h"
 #include "base/place.h"
 #include "base/replace.h"
@@ -145,6 +146,8 @@ static int report(const Options *options, const ReportContext *context, const Pl
     int status = EXIT_DONE, number = 0;
     if (options->beside)
         error = series_beside(options, object);
+    else
+        error = advice_add(options, object);
     if (!error && options->json)
         error = report_write(object, options->json);
     if (error)

@@ -1,6 +1,7 @@
 /* series.c: several comparisons on virtual devices in one table (see series.h). */
 #include "series.h"
 
+#include "advice.h"
 #include "base/clock.h"
 #include "base/place.h"
 #include "plan.h"
@@ -90,8 +91,7 @@ static int list_variants(const Options *options, Variant *variants)
     return count;
 }
 
-/* Runs one comparison; its object, or NULL with `*error` or `*status` set. */
-static cJSON *compare(Options *options, double start_ms, Error *error, int *status)
+cJSON *series_report(Options *options, double start_ms, Error *error, int *status)
 {
     static Plan plan;
     Dataset data;
@@ -166,9 +166,11 @@ Error series_run(Options *options, double start_ms, int *status)
     Error error = NULL;
     for (int i = 0; i < count && !error && *status == 0; i++) {
         apply(options, &variants[i]);
-        cJSON *object = compare(options, start_ms, &error, status);
+        cJSON *object = series_report(options, start_ms, &error, status);
         if (!object)
             break;
+        if (!sweeps(options))
+            error = advice_add(options, object);
         cJSON *entry = cJSON_CreateObject();
         cJSON_AddStringToObject(entry, "label", variants[i].label);
         cJSON_AddItemToObject(entry, "report", object);
@@ -207,7 +209,7 @@ Error series_beside(const Options *options, cJSON *object)
         return error_make("--devices=%d: %s has %d", most, profile->name, profile->per_node);
     Error error = NULL;
     int status = 0;
-    cJSON *calculated = compare(&virtual, clock_ms(), &error, &status);
+    cJSON *calculated = series_report(&virtual, clock_ms(), &error, &status);
     if (error || status != 0)
         return error ? error : error_make("the virtual devices' runs have not ended well");
     cJSON *result;

@@ -12,6 +12,11 @@
  * latencies. */
 bool series_wanted(const Options *options);
 
+/* Runs the options' mode on virtual devices, timing only, and returns its report, which the caller
+ * frees; NULL with `*error` (a wrong usage) or `*status`, the exit status of runs that failed or
+ * were interrupted, set. */
+cJSON *series_report(Options *options, double start_ms, Error *error, int *status);
+
 /* Runs them, prints the table, writes the JSON. `*status` is the exit status; an Error is a wrong
  * usage. */
 Error series_run(Options *options, double start_ms, int *status);

@@ -115,6 +115,10 @@ double result_spent_ms(const Result *run, Spent spent);
 /* Milliseconds of a step that are talk: copying and waiting. */
 double result_talk_ms(const Result *run);
 
+/* How many times as long a rank or device computes as it communicates, hidden or not (rank 0's, in
+ * the timeline); NAN if it does not communicate. The boss's own computing counts, too. */
+double result_compute_to_talk(const Result *run);
+
 /* The sum of the phases; NAN where there are none. */
 double result_phases_ms(const Result *run);
 
@@ -179,6 +183,12 @@ void screen_fault(Text *text, const Report *report);
 
 /* What --find-unused-parameters costs in a step of this run; nothing without it. */
 void screen_find_unused(Text *text, const Report *report, const Result *run);
+
+/* On virtual devices (screen_advice.c): what bounds a DP or DDP run (which may be NULL), after
+ * "LABEL: " unless that is NULL; and which bucket size would suit DDP. Nothing where the object has
+ * no advice. */
+void screen_bound(Text *text, const Report *report, const Result *run, const char *label);
+void screen_buckets(Text *text, const Report *report);
 
 /* Names the other depths. */
 void screen_more(Text *text);

@@ -467,6 +467,9 @@ void screen_compare(Text *text, const Report *report, bool more)
     print_same_weights(text, report);
     screen_learned(text, report, ddp ? ddp : dp);
     print_verdict(text, report);
+    screen_bound(text, report, dp, NULL);
+    screen_bound(text, report, ddp, NULL);
+    screen_buckets(text, report);
     screen_guess(text, report);
     if (more)
         screen_more(text);

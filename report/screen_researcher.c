@@ -270,9 +270,7 @@ static Figure largest(const double ms[SPENT_KINDS])
     return ms[most] > 0 ? figure_text("%s", bound_label(most)) : figure_text("-");
 }
 
-/* How many times as long a rank or device computes as it communicates, hidden or not; NAN if it
- * does not communicate. The boss's own computing counts, too. */
-static double compute_to_talk(const Result *run)
+double result_compute_to_talk(const Result *run)
 {
     double talk = timeline_communication_ms(run);
     if (isnan(talk))
@@ -296,8 +294,8 @@ static Figure bound_cell(const Report *report, const Result *run, int row)
     case ROW_LOST:
         return run->mode == MODE_SINGLE ? figure_text("-") : figure_number(total - ideal, decimals);
     case ROW_RATIO:
-        return isnan(compute_to_talk(run)) ? figure_text("-")
-                                           : figure_text("%.1f : 1", compute_to_talk(run));
+        return isnan(result_compute_to_talk(run)) ? figure_text("-")
+                                           : figure_text("%.1f : 1", result_compute_to_talk(run));
     case ROW_MOST_TIME:
         for (int spent = 0; spent < SPENT_KINDS; spent++)
             kinds[spent] = result_spent_ms(run, (Spent)spent);
@@ -413,9 +411,9 @@ static void print_claim_speedup(Text *text, const Report *report)
 static void print_claim_tiny(Text *text, const Report *report)
 {
     const Result *ddp = report_result(report, MODE_DDP, report->devices);
-    if (!ddp || isnan(compute_to_talk(ddp)))
+    if (!ddp || isnan(result_compute_to_talk(ddp)))
         return;
-    double ratio = compute_to_talk(ddp);
+    double ratio = result_compute_to_talk(ddp);
     print_claim(text, "Tiny models communicate more than they compute.");
     text_paragraph(text, TEXT_BOLD, 10,
                    "With %s weights and %s images per rank, DDP computes %.1f times as long as it "
