@@ -168,8 +168,8 @@ static Error add_bound(const Options *options, const cJSON *run, double step_ms,
 /* More buckets than that are too many: each costs a latency. */
 #define MOST_BUCKETS 512
 
-/* Up to the first size that holds the whole model. */
-static Error add_buckets(const Options *options, double model_mb, cJSON *judged)
+/* Up to the first size that holds the whole model. `now_ms`: with the options' own size. */
+static Error add_buckets(const Options *options, double model_mb, double now_ms, cJSON *judged)
 {
     static const double sizes_mb[] = {0.25, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000, 4000};
     enum { SIZES = sizeof sizes_mb / sizeof *sizes_mb };
@@ -192,10 +192,14 @@ static Error add_buckets(const Options *options, double model_mb, cJSON *judged)
         if (sizes_mb[sizes++] >= model_mb)
             break;
     }
-    int best = first;
-    while (best + 1 < sizes && step_ms[best] > (1 + NOTICED) * least_ms)
-        best++;
-    cJSON_AddNumberToObject(judged, "best_bucket_mb", sizes_mb[best]);
+    double best_mb = options->bucket_mb;
+    if (now_ms > (1 + NOTICED) * least_ms) {
+        int best = first;
+        while (step_ms[best] > (1 + NOTICED) * least_ms)
+            best++;
+        best_mb = sizes_mb[best];
+    }
+    cJSON_AddNumberToObject(judged, "best_bucket_mb", best_mb);
     return NULL;
 }
 
@@ -220,7 +224,7 @@ static Error judge(const Options *options, const cJSON *report, cJSON *advice)
     cJSON_AddNumberToObject(judged, "bucket_mb", options->bucket_mb);
     const cJSON *config = cJSON_GetObjectItem(report, "config");
     double bytes = cJSON_GetNumberValue(cJSON_GetObjectItem(config, "model_bytes"));
-    return add_buckets(options, bytes / (1 << 20), judged);
+    return add_buckets(options, bytes / (1 << 20), step_ms, judged);
 }
 
 Error advice_add(const Options *options, cJSON *report)

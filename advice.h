@@ -21,7 +21,8 @@
  *     "ddp" has besides:
  *         "bucket_mb"         the buckets of the run that is judged
  *         "buckets"           [{"bucket_mb", "step_ms"}]
- *         "best_bucket_mb"    the smallest of those whose step is within 1 % of the shortest
+ *         "best_bucket_mb"    "bucket_mb" if its step is within 1 % of the shortest; else the
+ *                             smallest whose step is
  *
  * Reports of real devices, of one device and of slowed ones (--slow) stay as they are. An Error says
  * why a run was not possible. */

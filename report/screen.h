@@ -184,11 +184,14 @@ void screen_fault(Text *text, const Report *report);
 /* What --find-unused-parameters costs in a step of this run; nothing without it. */
 void screen_find_unused(Text *text, const Report *report, const Result *run);
 
-/* On virtual devices (screen_advice.c): what bounds a DP or DDP run (which may be NULL), after
- * "LABEL: " unless that is NULL; and which bucket size would suit DDP. Nothing where the object has
- * no advice. */
-void screen_bound(Text *text, const Report *report, const Result *run, const char *label);
+/* On virtual devices (screen_advice.c): what bounds DP and DDP (either may be NULL) and how long
+ * they compute for each millisecond that they communicate, after "LABEL: " unless that is NULL;
+ * which bucket size would suit DDP; and at depth developer the times behind both. Nothing where the
+ * object has no advice. */
+void screen_bound(Text *text, const Report *report, const Result *dp, const Result *ddp,
+                  const char *label);
 void screen_buckets(Text *text, const Report *report);
+void screen_without(Text *text, const Report *report);
 
 /* Names the other depths. */
 void screen_more(Text *text);

@@ -6,32 +6,38 @@
 #include <math.h>
 
 /* The part of "advice" on a mode, or NULL. */
-static const cJSON *judged_of(const Report *report, const char *mode)
+static const cJSON *judged_of(const Report *report, Mode mode)
 {
-    return cJSON_GetObjectItem(cJSON_GetObjectItem(report->object, "advice"), mode);
+    return cJSON_GetObjectItem(cJSON_GetObjectItem(report->object, "advice"),
+                               mode == MODE_DP ? "dp" : "ddp");
 }
 
-void screen_bound(Text *text, const Report *report, const Result *run, const char *label)
+/* "links (compute : talk 0.3)", the words left out where they were said; empty if the run was not
+ * judged. */
+static Figure bound_of(const Report *report, const Result *run, bool said)
 {
-    const cJSON *judged = run ? judged_of(report, run->mode == MODE_DP ? "dp" : "ddp") : NULL;
-    const char *cost = json_string(judged, "bound_by");
+    const char *cost = run ? json_string(judged_of(report, run->mode), "bound_by") : NULL;
     if (!cost)
-        return;
-    double step_ms = json_number(judged, "step_ms");
-    double without_ms = json_number(cJSON_GetObjectItem(judged, "without_ms"), cost);
+        return figure_text("%s", "");
     double ratio = result_compute_to_talk(run);
-    int decimals = figure_decimals(step_ms, 3);
-    const char *name = result_mode_name(run->mode);
-    char bound[160], talk[64] = "";
-    if (isfinite(without_ms))
-        snprintf(bound, sizeof bound, "%s is bound by %.32s: %s ms, and %s without", name, cost,
-                 figure_number(step_ms, decimals).text, figure_number(without_ms, decimals).text);
-    else
-        snprintf(bound, sizeof bound, "%s is bound by no single cost", name);
-    if (isfinite(ratio))
-        snprintf(talk, sizeof talk, "; compute : talk %.1f : 1", ratio);
-    text_paragraph(text, TEXT_PLAIN, 2, "%s%s%s%s.", label ? label : "", label ? ": " : "", bound,
-                   talk);
+    if (isnan(ratio))
+        return figure_text("%.24s", cost);
+    return figure_text("%.24s (%s%.1f)", cost, said ? "" : "compute : talk ", ratio);
+}
+
+void screen_bound(Text *text, const Report *report, const Result *dp, const Result *ddp,
+                  const char *label)
+{
+    Figure by_dp = bound_of(report, dp, false);
+    bool both = by_dp.text[0] != 0;
+    Figure by_ddp = bound_of(report, ddp, both);
+    const char *before = label ? label : "", *colon = label ? ": " : "";
+    if (both && by_ddp.text[0])
+        text_paragraph(text, TEXT_PLAIN, 2, "%s%sDP is bound by %s, DDP by %s.", before, colon,
+                       by_dp.text, by_ddp.text);
+    else if (both || by_ddp.text[0])
+        text_paragraph(text, TEXT_PLAIN, 2, "%s%s%s is bound by %s.", before, colon,
+                       both ? "DP" : "DDP", both ? by_dp.text : by_ddp.text);
 }
 
 static double bucket_step_ms(const cJSON *buckets, double bucket_mb)
@@ -47,18 +53,66 @@ static double bucket_step_ms(const cJSON *buckets, double bucket_mb)
 
 void screen_buckets(Text *text, const Report *report)
 {
-    const cJSON *judged = judged_of(report, "ddp");
+    const cJSON *judged = judged_of(report, MODE_DDP);
     double now_mb = json_number(judged, "bucket_mb"), step_ms = json_number(judged, "step_ms");
     double best_mb = json_number(judged, "best_bucket_mb");
+    if (isnan(now_mb) || isnan(step_ms) || isnan(best_mb))
+        return;
     double best_ms = bucket_step_ms(cJSON_GetObjectItem(judged, "buckets"), best_mb);
     double gain = 100 * (1 - best_ms / step_ms);
-    if (isnan(now_mb) || isnan(gain))
-        return;
-    if (gain < 1)
+    if (best_mb == now_mb || isnan(gain))
         text_paragraph(text, TEXT_PLAIN, 2,
                        "Buckets of %.4g MiB suit it: no other size would gain 1 %%.", now_mb);
     else
         text_paragraph(text, TEXT_PLAIN, 2,
                        "Try --bucket-mb=%.4g: DDP's step would be %s %% shorter than with %.4g.",
                        best_mb, figure_number(gain, gain < 9.95).text, now_mb);
+}
+
+/* --- by depth developer ---------------------------------------------------------------------- */
+
+void screen_without(Text *text, const Report *report)
+{
+    enum { DP_END = 37, DDP_END = 48 };
+    const cJSON *dp = judged_of(report, MODE_DP), *ddp = judged_of(report, MODE_DDP), *cost,
+                *bucket;
+    if (!dp && !ddp)
+        return;
+    double step_ms[2] = {json_number(dp, "step_ms"), json_number(ddp, "step_ms")};
+    int decimals = figure_decimals(fmin(step_ms[0], step_ms[1]), 3);
+    const cJSON *without[2] = {cJSON_GetObjectItem(dp, "without_ms"),
+                               cJSON_GetObjectItem(ddp, "without_ms")};
+    const cJSON *names = without[0] ? without[0] : without[1];
+    const cJSON *buckets = cJSON_GetObjectItem(ddp, "buckets");
+    screen_heading(text, "What bounds it: ms of the step on hardware that lacks one cost");
+    text_right(text, DP_END, TEXT_GREY, "DP");
+    text_right(text, DDP_END, TEXT_GREY, "DDP");
+    text_newline(text);
+    text_printf(text, "as it is");
+    text_right(text, DP_END, TEXT_PLAIN, figure_number(step_ms[0], decimals).text);
+    text_right(text, DDP_END, TEXT_PLAIN, figure_number(step_ms[1], decimals).text);
+    text_newline(text);
+    cJSON_ArrayForEach(cost, names)
+    {
+        text_printf(text, "without %.24s", cost->string);
+        text_right(text, DP_END, TEXT_PLAIN,
+                   figure_number(json_number(without[0], cost->string), decimals).text);
+        text_right(text, DDP_END, TEXT_PLAIN,
+                   figure_number(json_number(without[1], cost->string), decimals).text);
+        text_newline(text);
+    }
+    if (!ddp)
+        return;
+    screen_heading(text, "DDP's buckets: ms of the step by their size");
+    text_right(text, DP_END, TEXT_GREY, "MiB");
+    text_right(text, DDP_END, TEXT_GREY, "ms");
+    text_newline(text);
+    cJSON_ArrayForEach(bucket, buckets)
+    {
+        text_right(text, DP_END, TEXT_PLAIN,
+                   figure_text("%g", json_number(bucket, "bucket_mb")).text);
+        text_right(text, DDP_END, TEXT_PLAIN,
+                   figure_number(json_number(bucket, "step_ms"), decimals).text);
+        text_newline(text);
+    }
 }

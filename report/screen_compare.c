@@ -407,24 +407,27 @@ static void print_verdict(Text *text, const Report *report)
     int decimals = fabs(verdict.percent) < 9.95;
     Figure percent = figure_number(verdict.percent, decimals);
     Figure low = figure_number(verdict.low, decimals), high = figure_number(verdict.high, decimals);
+    char interval[96] = "";
+    if (strcmp(low.text, high.text) != 0) /* as they are if calculated */
+        snprintf(interval, sizeof interval, " (%s - %s)", low.text, high.text);
     switch (verdict.winner) {
     case WINNER_DDP:
         snprintf(line, sizeof line,
-                 "DDP does %s %% more steps per second than DP (%s - %s). The lesson's 20-40 %% is "
+                 "DDP does %s %% more steps per second than DP%s. The lesson's 20-40 %% is "
                  "for 4 GPUs.",
-                 percent.text, low.text, high.text);
+                 percent.text, interval);
         snprintf(shorter, sizeof shorter,
-                 "DDP does %s %% more steps/s than DP (%s - %s); the lesson: 20-40 %% on 4 GPUs.",
-                 percent.text, low.text, high.text);
+                 "DDP does %s %% more steps/s than DP%s; the lesson: 20-40 %% on 4 GPUs.",
+                 percent.text, interval);
         break;
     case WINNER_DP:
         snprintf(line, sizeof line,
-                 "DP won: it does %s %% more steps per second than DDP (%s - %s). The lesson says "
+                 "DP won: it does %s %% more steps per second than DDP%s. The lesson says "
                  "DDP, by 20-40 %% on 4 GPUs.",
-                 percent.text, low.text, high.text);
+                 percent.text, interval);
         snprintf(shorter, sizeof shorter,
-                 "DP won: %s %% more steps/s than DDP (%s - %s); lesson: DDP 20-40 %% on 4 GPUs.",
-                 percent.text, low.text, high.text);
+                 "DP won: %s %% more steps/s than DDP%s; lesson: DDP 20-40 %% on 4 GPUs.",
+                 percent.text, interval);
         break;
     case WINNER_NONE:
         snprintf(line, sizeof line,
@@ -466,9 +469,9 @@ void screen_compare(Text *text, const Report *report, bool more)
     screen_fault(text, report);
     print_same_weights(text, report);
     screen_learned(text, report, ddp ? ddp : dp);
-    print_verdict(text, report);
-    screen_bound(text, report, dp, NULL);
-    screen_bound(text, report, ddp, NULL);
+    if (dp && ddp)
+        print_verdict(text, report);
+    screen_bound(text, report, dp, ddp, NULL);
     screen_buckets(text, report);
     screen_guess(text, report);
     if (more)

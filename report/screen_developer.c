@@ -342,6 +342,7 @@ void screen_developer(Text *text, const Report *report)
     print_transports(text, report);
 
     print_counts(text, report);
+    screen_without(text, report);
 
     const Result *drawn[MODES];
     for (int mode = 0; mode < MODES; mode++)

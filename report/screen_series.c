@@ -112,8 +112,7 @@ static void say_gain(Text *text, const Entry *entry)
                        entry->label, weights.text, report->devices, gain.text,
                        figure_number(dp_gain, 2).text,
                        dp_gain > ddp->speedup ? ": here DP won" : "");
-    screen_bound(text, report, dp, entry->label);
-    screen_bound(text, report, ddp, entry->label);
+    screen_bound(text, report, dp, ddp, entry->label);
 }
 
 /* The labels of the entries for which `holds`, as "1 Gbit/s, 10 Gbit/s". */

@@ -196,7 +196,8 @@ void screen_single_run(Text *text, const Report *report, bool more)
     screen_fault(text, report);
     if (!cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(run->json, "epochs"), 0))
         screen_learned(text, report, run);
-    screen_bound(text, report, run, NULL);
+    screen_bound(text, report, run->mode == MODE_DP ? run : NULL,
+                 run->mode == MODE_DDP ? run : NULL, NULL);
     screen_buckets(text, report);
     if (more)
         screen_more(text);

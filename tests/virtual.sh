@@ -115,11 +115,58 @@ step() { json "$work/$1.json" results.0.step_ms.median; }
 expect "--link-gbps and --latency-us" holds "slow > 5 * fast && late > 2 * fast" \
     "fast=$(step fast)" "slow=$(step slow)" "late=$(step late)"
 
+# --- what bounds it, and which buckets suit it --------------------------------------------------------------
+
+# Each bound where there is no doubt: a large product, a slow link, an interpreter's launches.
+advice() { # NAME OPTIONS...: runs it, and prints what bounds DDP
+    local name=$1
+    shift
+    run --profile=4x-v100-nvlink --devices=4 --timing-only --json="$work/$name.json" "$@"
+    json "$work/$name.json" advice.ddp.bound_by
+}
+expect "a meaty model is bound by computing" is \
+    "$(advice computing --layers=8192,8192,8192,8192,8192 --batch=8192)" computing
+expect "a slow link binds" is "$(advice links --link-gbps=1)" links
+run --replay="$work/links.json"
+expect "the screen says so, with the ratio" grep -q "^DP is bound by .* (compute : talk [0-9.]*), DDP by links (0" "$work/out"
+without() { json "$work/$1.json" "advice.$2.without_ms.$3"; }
+expect "what is left without the cost is what the step is shortened to" holds "0 < none && none < 0.1 * step" \
+    "none=$(without links ddp links)" "step=$(json "$work/links.json" results.mode=ddp.step_ms.median)"
+expect "the step that is judged is the one that ran" holds "0.999 * ran < judged && judged < 1.001 * ran" \
+    "judged=$(json "$work/links.json" advice.ddp.step_ms)" \
+    "ran=$(json "$work/links.json" results.mode=ddp.step_ms.median)"
+sed 's/"interpreter_us": *[0-9.]*/"interpreter_us": 200/; s/"launch_us": *[0-9.]*/"launch_us": 300/' \
+    profiles/4x-v100-nvlink.json >"$work/slow-host.json"
+expect "launches bind where the host is slow" is "$(advice launches --profile="$work/slow-host.json")" launches
+sed 's/"spread": *[0-9.]*/"spread": 0.9/' profiles/4x-v100-nvlink.json >"$work/uneven.json"
+run --profile="$work/uneven.json" --mode=ddp --devices=4 --timing-only --layers=8192,8192,8192 --batch=8192 --json="$work/uneven-run.json"
+expect "and without a spread nobody is the slowest" holds "even < 0.9 * step" \
+    "even=$(json "$work/uneven-run.json" "advice.ddp.without_ms.the slowest device")" \
+    "step=$(json "$work/uneven-run.json" advice.ddp.step_ms)"
+
+# The bucket that is suggested is as good as it says, tried by hand; one that is too small is not.
+run --profile=32x8-v100-100gbps --mode=ddp --devices=512 --batch=65536 --timing-only --json="$work/before.json"
+best=$(json "$work/before.json" advice.ddp.best_bucket_mb)
+expect "other buckets are suggested where they gain" grep -q -- "^Try --bucket-mb=$best: DDP's step would be .* % shorter" "$work/out"
+run --profile=32x8-v100-100gbps --mode=ddp --devices=512 --batch=65536 --timing-only --bucket-mb="$best" --json="$work/after.json"
+expect "and they do gain" holds "after < 0.99 * before" \
+    "before=$(json "$work/before.json" results.0.step_ms.median)" "after=$(json "$work/after.json" results.0.step_ms.median)"
+expect "with them there is nothing to suggest" grep -q "^Buckets of .* MiB suit it: no other size would gain 1 %" "$work/out"
+run --replay="$work/before.json" --depth=developer
+expect "depth developer: a row for each cost, and one for each size" eval \
+    'grep -q "^without links  *- *[0-9]" "$work/out" && grep -q "^  *1  *[0-9.]*$" "$work/out"'
+run --profile=4x-v100-nvlink --devices=4 --timing-only --slow=rank1@1 --json="$work/slowed.json"
+expect "no advice on a run that was slowed on purpose" eval \
+    'is "$status" 0 && ! json "$work/slowed.json" advice 2>"$work/err"'
+run --profile=4x-v100-nvlink --devices=4 --batch=64 --steps=4 --json="$work/few.json"
+expect "a few calculated steps are enough for a verdict" grep -q "^DDP does [0-9]* % more steps" "$work/out"
+
 # --- several comparisons in one table --------------------------------------------------------------------
 
 run --profile=4x-v100-nvlink --devices=1,2,4 --json="$work/series.json"
 expect "a profile alone: tiny and meaty side by side" eval 'is "$status" 0 && grep -q "^tiny  *0" "$work/out" &&
-    grep -q "^meaty  *[0-9]" "$work/out" && grep -q "^tiny (.*4 devices are slower than one" "$work/out"'
+    grep -q "^meaty  *[0-9]" "$work/out" && grep -q "^tiny (.*4 devices are slower than one" "$work/out" &&
+    grep -q "^tiny: DP is bound by links" "$work/out" && grep -q "^meaty: .*DDP by computing" "$work/out"'
 cp "$work/out" "$work/first"
 run --profile=4x-v100-nvlink --devices=1,2,4
 expect "the same digits again" cmp "$work/out" "$work/first"
