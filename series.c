@@ -185,15 +185,15 @@ Error series_run(Options *options, double start_ms, int *status)
 /* The result of an object with this mode and number of devices. */
 static const cJSON *find_result(const cJSON *object, const cJSON *like)
 {
-    const cJSON *result;
-    cJSON_ArrayForEach(
-        result,
-        cJSON_GetObjectItem(
-            object, "results")) if (cJSON_Compare(cJSON_GetObjectItem(result, "mode"),
-                                                  cJSON_GetObjectItem(like, "mode"), true) &&
-                                    cJSON_Compare(cJSON_GetObjectItem(result, "devices"),
-                                                  cJSON_GetObjectItem(like, "devices"),
-                                                  true)) return result;
+    const cJSON *results = cJSON_GetObjectItem(object, "results"), *result;
+    cJSON_ArrayForEach(result, results)
+    {
+        if (cJSON_Compare(cJSON_GetObjectItem(result, "mode"), cJSON_GetObjectItem(like, "mode"),
+                          true) &&
+            cJSON_Compare(cJSON_GetObjectItem(result, "devices"),
+                          cJSON_GetObjectItem(like, "devices"), true))
+            return result;
+    }
     return NULL;
 }
 

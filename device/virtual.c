@@ -260,8 +260,8 @@ static void *virtual_alloc(Device *device, size_t bytes, Error *error)
     const Profile *profile = profile_of(device);
     double wanted = (double)device->counters.allocated_bytes + (double)bytes;
     if (wanted > profile->memory_bytes) {
-        *error = error_make("out of memory: a %s of %s has %.3g GB, and this needs more: choose "
-                            "smaller --layers or --batch",
+        *error = error_make("out of memory: a %s of %s has %.3g GB, and this needs more: choose a "
+                            "smaller --batch or a smaller model",
                             profile->noun, profile->name, profile->memory_bytes / 1e9);
         return NULL;
     }

@@ -171,7 +171,10 @@ void screen_bench(FILE *out, const cJSON *object)
     cJSON_ArrayForEach(result, member(object, "results"))
     {
         screen_bench_section(out, result);
-        cJSON_ArrayForEach(row, member(result, "rows")) screen_bench_row(out, row);
+        cJSON_ArrayForEach(row, member(result, "rows"))
+        {
+            screen_bench_row(out, row);
+        }
         screen_bench_section_end(out, result);
     }
     screen_bench_end(out, object);

@@ -308,7 +308,10 @@ static void print_curve(Text *text, const Report *report)
     screen_heading(text, "DDP by bucket size (a bar is as long as its step)");
     text_in(text, TEXT_GREY, "     MiB  buckets       ms");
     text_newline(text);
-    cJSON_ArrayForEach(entry, sweep) print_point(text, report, entry, longest_ms);
+    cJSON_ArrayForEach(entry, sweep)
+    {
+        print_point(text, report, entry, longest_ms);
+    }
     text_paragraph(text, TEXT_GREY, 0,
                    "0: a bucket per tensor. \"as good\": no difference to the best can be told.");
 }

@@ -56,12 +56,14 @@ static double flops_per_sample(const Report *report)
 {
     double widths[MOST_LAYERS], flops = 0;
     int count = read_layers(report, widths);
+    if (count < 2)
+        return NAN;
     for (int i = 0; i + 1 < count; i++)
         flops += (i == 0 ? 4 : 6) * widths[i] * widths[i + 1];
     const char *unused = json_string(report->config, "unused");
     if (unused && strcmp(unused, "never") == 0) /* a branch beside the last layer, in use */
         flops += (count == 2 ? 4 : 6) * widths[count - 2] * widths[count - 1];
-    return count >= 2 ? flops : NAN;
+    return flops;
 }
 
 /* --- traffic beside its formula -------------------------------------------------------------- */
@@ -80,7 +82,7 @@ typedef struct Terms {
 static double model_trips(double batch, double micros, int devices)
 {
     double trips = 0, rows = ceil(batch / devices), left = batch;
-    for (double i = 0; i < micros && left > 0; i++) {
+    for (int i = 0; i < micros && left > 0; i++) {
         double each = floor(rows / micros) + (i < fmod(rows, micros) ? 1 : 0);
         double samples = fmin(left, each * devices);
         if (samples > 0)
