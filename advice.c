@@ -98,16 +98,17 @@ static const cJSON *find_run(const cJSON *report, const char *mode, int devices)
     return NULL;
 }
 
-/* The step with these options, which are those of one run. */
-static Error try_run(Options *options, double *step_ms)
+/* The step with these options, which are those of one run; NAN if it was interrupted or failed,
+ * which is then `status`. */
+static Error try_run(Options *options, double *step_ms, int *status)
 {
     Error error = NULL;
-    int status = 0;
-    cJSON *report = series_report(options, clock_ms(), &error, &status);
-    if (error)
+    *step_ms = NAN;
+    if (*status != 0)
+        return NULL;
+    cJSON *report = series_report(options, clock_ms(), &error, status);
+    if (!report)
         return error;
-    if (status != 0)
-        return error_make("virtual devices: a run with other hardware has not ended well");
     const cJSON *run = find_run(report, mode_name(options->mode), options->devices[0]);
     const cJSON *step = cJSON_GetObjectItem(run, "step_ms");
     *step_ms = cJSON_GetNumberValue(cJSON_GetObjectItem(step, "median"));
@@ -133,15 +134,16 @@ static double boss_share(const cJSON *run)
 }
 
 /* `run` is of the options' mode, which are those of one run; adds to `judged`. */
-static Error add_bound(const Options *options, const cJSON *run, double step_ms, cJSON *judged)
+static Error add_bound(const Options *options, const cJSON *run, double step_ms, cJSON *judged,
+                       int *status)
 {
     cJSON *without = cJSON_CreateObject();
     cJSON_AddItemToObject(judged, "without_ms", without);
     for (int i = 0; i < COSTS; i++) {
         Options changed = *options;
-        double ms;
+        double ms = NAN;
         costs[i].remove(&changed.hardware.profile);
-        TRY(try_run(&changed, &ms));
+        TRY(try_run(&changed, &ms, status));
         if (i == COMPUTING && options->mode == MODE_DP) {
             double by_boss = (step_ms - ms) * boss_share(run);
             cJSON_AddNumberToObject(without, "the boss", step_ms - by_boss);
@@ -169,11 +171,12 @@ static Error add_bound(const Options *options, const cJSON *run, double step_ms,
 #define MOST_BUCKETS 512
 
 /* Up to the first size that holds the whole model. `now_ms`: with the options' own size. */
-static Error add_buckets(const Options *options, double model_mb, double now_ms, cJSON *judged)
+static Error add_buckets(const Options *options, double model_mb, double now_ms, cJSON *judged,
+                         int *status)
 {
     static const double sizes_mb[] = {0.25, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000, 4000};
     enum { SIZES = sizeof sizes_mb / sizeof *sizes_mb };
-    double step_ms[SIZES], least_ms = INFINITY;
+    double step_ms[SIZES] = {0}, least_ms = INFINITY;
     int first = 0;
     while (sizes_mb[first] * MOST_BUCKETS < model_mb && first + 1 < SIZES)
         first++;
@@ -183,7 +186,7 @@ static Error add_buckets(const Options *options, double model_mb, double now_ms,
         Options changed = *options;
         changed.bucket_mb = sizes_mb[sizes];
         changed.bucket_given = true;
-        TRY(try_run(&changed, &step_ms[sizes]));
+        TRY(try_run(&changed, &step_ms[sizes], status));
         least_ms = fmin(least_ms, step_ms[sizes]);
         cJSON *bucket = cJSON_CreateObject();
         cJSON_AddNumberToObject(bucket, "bucket_mb", sizes_mb[sizes]);
@@ -195,7 +198,7 @@ static Error add_buckets(const Options *options, double model_mb, double now_ms,
     double best_mb = options->bucket_mb;
     if (now_ms > (1 + NOTICED) * least_ms) {
         int best = first;
-        while (step_ms[best] > (1 + NOTICED) * least_ms)
+        while (best + 1 < sizes && step_ms[best] > (1 + NOTICED) * least_ms)
             best++;
         best_mb = sizes_mb[best];
     }
@@ -206,28 +209,28 @@ static Error add_buckets(const Options *options, double model_mb, double now_ms,
 /* --- both ------------------------------------------------------------------------------------ */
 
 /* `options` are those of one run, on `report`'s largest number of devices. */
-static Error judge(const Options *options, const cJSON *report, cJSON *advice)
+static Error judge(const Options *options, const cJSON *report, cJSON *advice, int *status)
 {
     const char *mode = mode_name(options->mode);
     const cJSON *run = find_run(report, mode, options->devices[0]);
     if (!run)
         return NULL;
-    double step_ms;
+    double step_ms = NAN;
     Options same = *options;
-    TRY(try_run(&same, &step_ms));
+    TRY(try_run(&same, &step_ms, status));
     cJSON *judged = cJSON_CreateObject();
     cJSON_AddItemToObject(advice, mode, judged);
     cJSON_AddNumberToObject(judged, "step_ms", step_ms);
-    TRY(add_bound(options, run, step_ms, judged));
+    TRY(add_bound(options, run, step_ms, judged, status));
     if (options->mode != MODE_DDP)
         return NULL;
     cJSON_AddNumberToObject(judged, "bucket_mb", options->bucket_mb);
     const cJSON *config = cJSON_GetObjectItem(report, "config");
     double bytes = cJSON_GetNumberValue(cJSON_GetObjectItem(config, "model_bytes"));
-    return add_buckets(options, bytes / (1 << 20), step_ms, judged);
+    return add_buckets(options, bytes / (1 << 20), step_ms, judged, status);
 }
 
-Error advice_add(const Options *options, cJSON *report)
+Error advice_add(const Options *options, cJSON *report, int *status)
 {
     int devices = options->devices[options->device_counts - 1];
     bool of_two =
@@ -254,9 +257,9 @@ Error advice_add(const Options *options, cJSON *report)
     Error error = NULL;
     for (int i = 0; i < 2 && !error; i++) {
         alone.mode = modes[i];
-        error = judge(&alone, report, advice);
+        error = judge(&alone, report, advice, status);
     }
-    if (error)
+    if (error || *status != 0)
         cJSON_Delete(advice);
     else
         cJSON_AddItemToObject(report, "advice", advice);

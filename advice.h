@@ -24,8 +24,9 @@
  *         "best_bucket_mb"    "bucket_mb" if its step is within 1 % of the shortest; else the
  *                             smallest whose step is
  *
- * Reports of real devices, of one device and of slowed ones (--slow) stay as they are. An Error says
+ * Reports of real devices, of one device and of slowed ones (--slow) stay as they are. If a run
+ * is interrupted or fails there is no advice, and `*status` becomes its exit status. An Error says
  * why a run was not possible. */
-Error advice_add(const Options *options, cJSON *report);
+Error advice_add(const Options *options, cJSON *report, int *status);
 
 #endif

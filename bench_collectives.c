@@ -353,7 +353,7 @@ static Error share(Shared *shared, size_t *bytes, void **memory)
 {
     const Bench *bench = shared->bench;
     size_t ranks = (size_t)bench->ranks;
-    size_t lines = (size_t)(bench->sections * bench->sizes);
+    size_t lines = (size_t)bench->sections * (size_t)bench->sizes;
     *bytes = sizeof(Line) * lines + sizeof(RankError) * ranks + sizeof(_Atomic int) * ranks;
     *memory = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     TRY_SYSTEM(*memory != MAP_FAILED, "memory for %zu results", lines);

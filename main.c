@@ -147,7 +147,11 @@ static int report(const Options *options, const ReportContext *context, const Pl
     if (options->beside)
         error = series_beside(options, object);
     else
-        error = advice_add(options, object);
+        error = advice_add(options, object, &status);
+    if (status > EXIT_SIGNAL)
+        fprintf(stderr,
+                "trainer: interrupted by signal %d (%s) while looking for what bounds the step\n",
+                status - EXIT_SIGNAL, strsignal(status - EXIT_SIGNAL));
     if (!error && options->json)
         error = report_write(object, options->json);
     if (error)

@@ -170,12 +170,15 @@ Error series_run(Options *options, double start_ms, int *status)
         if (!object)
             break;
         if (!sweeps(options))
-            error = advice_add(options, object);
+            error = advice_add(options, object, status);
         cJSON *entry = cJSON_CreateObject();
         cJSON_AddStringToObject(entry, "label", variants[i].label);
         cJSON_AddItemToObject(entry, "report", object);
         cJSON_AddItemToArray(entries, entry);
     }
+    if (*status > STATUS_SIGNAL)
+        fprintf(stderr, "trainer: interrupted by signal %d (%s); every process has been ended\n",
+                *status - STATUS_SIGNAL, strsignal(*status - STATUS_SIGNAL));
     if (!error && *status == 0)
         error = finish(options, series, status);
     cJSON_Delete(series);

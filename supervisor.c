@@ -276,7 +276,8 @@ static void explain_failure(const Supervisor *supervisor)
     if (step == 0)
         fprintf(stderr, " before the first step");
     else
-        fprintf(stderr, " in step %lld, phase %s", (long long)plan->config.first_step + (long long)step,
+        fprintf(stderr, " in step %lld, phase %s",
+                (long long)plan->config.first_step + (long long)step,
                 phase_name((Phase)atomic_load(&where->phase)));
     if (run->group) {
         comm_group_last_operation(run->group, rank, operation, sizeof operation);

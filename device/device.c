@@ -38,7 +38,7 @@ Device *device_open_virtual(const Hardware *hardware, VirtualPlace place, Error 
 {
     Device *device = calloc(1, sizeof *device);
     *error = device ? virtual_open(device, hardware, place) : error_make("no memory for a device");
-    if (*error) {
+    if (!device || *error) {
         free(device);
         return NULL;
     }

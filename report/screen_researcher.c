@@ -296,8 +296,9 @@ static Figure bound_cell(const Report *report, const Result *run, int row)
     case ROW_LOST:
         return run->mode == MODE_SINGLE ? figure_text("-") : figure_number(total - ideal, decimals);
     case ROW_RATIO:
-        return isnan(result_compute_to_talk(run)) ? figure_text("-")
-                                           : figure_text("%.1f : 1", result_compute_to_talk(run));
+        return isnan(result_compute_to_talk(run))
+                   ? figure_text("-")
+                   : figure_text("%.1f : 1", result_compute_to_talk(run));
     case ROW_MOST_TIME:
         for (int spent = 0; spent < SPENT_KINDS; spent++)
             kinds[spent] = result_spent_ms(run, (Spent)spent);

@@ -181,6 +181,13 @@ expect "and where they turn the result" grep -q "^On 4 devices DP is faster than
 refused_sweep=$("$TRAINER" --profile=4x-v100-nvlink --link-gbps=1,2 --layers=784,10 2>&1 >"$work/out")
 expect "several speeds need --timing-only" grep -q "add --timing-only" <<<"$refused_sweep"
 
+# Halted in the middle of a series that would take minutes: a sentence, and nobody is left.
+timeout --preserve-status -s INT 2 "$TRAINER" --profile=4x-v100-nvlink --devices=4 --steps=1000000 \
+    >"$work/out" 2>"$work/err"
+status=$?
+expect "a series that is interrupted says so" eval \
+    'is "$status" 130 && grep -q "interrupted by signal 2 (Interrupt)" "$work/err"'
+
 # --- measured and virtual, side by side -------------------------------------------------------------------
 
 # shellcheck disable=SC2086

@@ -4,8 +4,8 @@
  *
  * One after the other, as soon as the screen shows TEXT: key=X types a character (^C is Ctrl-C),
  * signal=N sends a signal, size=RxC changes the terminal's size. SIGCONT is sent when the command
- * has stopped, as a shell does: before, it would have no effect. Printed are the screens, each after
- * a line "--- screen", and at the end
+ * has stopped, as a shell does: before, it would have no effect. Printed are the screens, each
+ * after a line "--- screen", and at the end
  *
  *     --- end: status 0, beyond 0, alternate 0, hidden 0, unwrapped 0, raw 0
  *
