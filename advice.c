@@ -85,19 +85,6 @@ enum { COMPUTING = 0, COSTS = sizeof costs / sizeof *costs };
 
 /* --- one run --------------------------------------------------------------------------------- */
 
-static const cJSON *find_run(const cJSON *report, const char *mode, int devices)
-{
-    const cJSON *run;
-    cJSON_ArrayForEach(run, cJSON_GetObjectItem(report, "results"))
-    {
-        const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(run, "mode"));
-        if (name && strcmp(name, mode) == 0 &&
-            cJSON_GetNumberValue(cJSON_GetObjectItem(run, "devices")) == devices)
-            return run;
-    }
-    return NULL;
-}
-
 /* The step with these options, which are those of one run; NAN if it was interrupted or failed,
  * which is then `status`. */
 static Error try_run(Options *options, double *step_ms, int *status)
@@ -109,7 +96,7 @@ static Error try_run(Options *options, double *step_ms, int *status)
     cJSON *report = series_report(options, clock_ms(), &error, status);
     if (!report)
         return error;
-    const cJSON *run = find_run(report, mode_name(options->mode), options->devices[0]);
+    const cJSON *run = series_result(report, mode_name(options->mode), options->devices[0]);
     const cJSON *step = cJSON_GetObjectItem(run, "step_ms");
     *step_ms = cJSON_GetNumberValue(cJSON_GetObjectItem(step, "median"));
     cJSON_Delete(report);
@@ -212,9 +199,10 @@ static Error add_buckets(const Options *options, double model_mb, double now_ms,
 static Error judge(const Options *options, const cJSON *report, cJSON *advice, int *status)
 {
     const char *mode = mode_name(options->mode);
-    const cJSON *run = find_run(report, mode, options->devices[0]);
+    const cJSON *run = series_result(report, mode, options->devices[0]);
     if (!run)
         return NULL;
+    /* Run once more, as those that it is held against are: alone, and timing only. */
     double step_ms = NAN;
     Options same = *options;
     TRY(try_run(&same, &step_ms, status));

@@ -204,8 +204,7 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     switch (outcome) {
     case RUNS_INTERRUPTED:
         clean_saved(options);
-        fprintf(stderr, "trainer: interrupted by signal %d (%s); every process has been ended\n",
-                number, strsignal(number));
+        supervise_say_interrupted(number);
         return EXIT_SIGNAL + number;
     case RUNS_FAILED:
         clean_saved(options);

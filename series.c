@@ -177,24 +177,21 @@ Error series_run(Options *options, double start_ms, int *status)
         cJSON_AddItemToArray(entries, entry);
     }
     if (*status > STATUS_SIGNAL)
-        fprintf(stderr, "trainer: interrupted by signal %d (%s); every process has been ended\n",
-                *status - STATUS_SIGNAL, strsignal(*status - STATUS_SIGNAL));
+        supervise_say_interrupted(*status - STATUS_SIGNAL);
     if (!error && *status == 0)
         error = finish(options, series, status);
     cJSON_Delete(series);
     return error;
 }
 
-/* The result of an object with this mode and number of devices. */
-static const cJSON *find_result(const cJSON *object, const cJSON *like)
+const cJSON *series_result(const cJSON *report, const char *mode, double devices)
 {
-    const cJSON *results = cJSON_GetObjectItem(object, "results"), *result;
+    const cJSON *results = cJSON_GetObjectItem(report, "results"), *result;
     cJSON_ArrayForEach(result, results)
     {
-        if (cJSON_Compare(cJSON_GetObjectItem(result, "mode"), cJSON_GetObjectItem(like, "mode"),
-                          true) &&
-            cJSON_Compare(cJSON_GetObjectItem(result, "devices"),
-                          cJSON_GetObjectItem(like, "devices"), true))
+        const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(result, "mode"));
+        if (name && mode && strcmp(name, mode) == 0 &&
+            cJSON_GetNumberValue(cJSON_GetObjectItem(result, "devices")) == devices)
             return result;
     }
     return NULL;
@@ -218,7 +215,9 @@ Error series_beside(const Options *options, cJSON *object)
     cJSON *result;
     cJSON_ArrayForEach(result, cJSON_GetObjectItem(object, "results"))
     {
-        const cJSON *like = find_result(calculated, result);
+        const cJSON *like =
+            series_result(calculated, cJSON_GetStringValue(cJSON_GetObjectItem(result, "mode")),
+                          cJSON_GetNumberValue(cJSON_GetObjectItem(result, "devices")));
         const cJSON *median = cJSON_GetObjectItem(cJSON_GetObjectItem(like, "step_ms"), "median");
         if (cJSON_IsNumber(median))
             cJSON_AddNumberToObject(result, "virtual_ms", median->valuedouble);

@@ -17,6 +17,9 @@ bool series_wanted(const Options *options);
  * were interrupted, set. */
 cJSON *series_report(Options *options, double start_ms, Error *error, int *status);
 
+/* The result of a report with this mode ("ddp") and number of devices, or NULL. */
+const cJSON *series_result(const cJSON *report, const char *mode, double devices);
+
 /* Runs them, prints the table, writes the JSON. `*status` is the exit status; an Error is a wrong
  * usage. */
 Error series_run(Options *options, double start_ms, int *status);

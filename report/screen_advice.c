@@ -71,48 +71,44 @@ void screen_buckets(Text *text, const Report *report)
 
 /* --- by depth developer ---------------------------------------------------------------------- */
 
+/* A row of either table. */
+static void print_pair(Text *text, TextColour colour, const char *label, Figure left, Figure right)
+{
+    enum { LEFT_END = 37, RIGHT_END = 48 };
+    text_printf(text, "%s", label);
+    text_right(text, LEFT_END, colour, left.text);
+    text_right(text, RIGHT_END, colour, right.text);
+    text_newline(text);
+}
+
 void screen_without(Text *text, const Report *report)
 {
-    enum { DP_END = 37, DDP_END = 48 };
-    const cJSON *dp = judged_of(report, MODE_DP), *ddp = judged_of(report, MODE_DDP), *cost,
-                *bucket;
+    const cJSON *dp = judged_of(report, MODE_DP), *ddp = judged_of(report, MODE_DDP);
     if (!dp && !ddp)
         return;
-    double step_ms[2] = {json_number(dp, "step_ms"), json_number(ddp, "step_ms")};
-    int decimals = figure_decimals(fmin(step_ms[0], step_ms[1]), 3);
-    const cJSON *without[2] = {cJSON_GetObjectItem(dp, "without_ms"),
-                               cJSON_GetObjectItem(ddp, "without_ms")};
-    const cJSON *names = without[0] ? without[0] : without[1];
-    const cJSON *buckets = cJSON_GetObjectItem(ddp, "buckets");
+    double dp_ms = json_number(dp, "step_ms"), ddp_ms = json_number(ddp, "step_ms");
+    int decimals = figure_decimals(fmin(dp_ms, ddp_ms), 3);
+    const cJSON *dp_without = cJSON_GetObjectItem(dp, "without_ms");
+    const cJSON *ddp_without = cJSON_GetObjectItem(ddp, "without_ms");
+    const cJSON *names = dp_without ? dp_without : ddp_without, *cost;
     screen_heading(text, "What bounds it: ms of the step on hardware that lacks one cost");
-    text_right(text, DP_END, TEXT_GREY, "DP");
-    text_right(text, DDP_END, TEXT_GREY, "DDP");
-    text_newline(text);
-    text_printf(text, "as it is");
-    text_right(text, DP_END, TEXT_PLAIN, figure_number(step_ms[0], decimals).text);
-    text_right(text, DDP_END, TEXT_PLAIN, figure_number(step_ms[1], decimals).text);
-    text_newline(text);
+    print_pair(text, TEXT_GREY, "", figure_text("DP"), figure_text("DDP"));
+    print_pair(text, TEXT_PLAIN, "as it is", figure_number(dp_ms, decimals),
+               figure_number(ddp_ms, decimals));
     cJSON_ArrayForEach(cost, names)
     {
-        text_printf(text, "without %.24s", cost->string);
-        text_right(text, DP_END, TEXT_PLAIN,
-                   figure_number(json_number(without[0], cost->string), decimals).text);
-        text_right(text, DDP_END, TEXT_PLAIN,
-                   figure_number(json_number(without[1], cost->string), decimals).text);
-        text_newline(text);
+        print_pair(text, TEXT_PLAIN, figure_text("without %.24s", cost->string).text,
+                   figure_number(json_number(dp_without, cost->string), decimals),
+                   figure_number(json_number(ddp_without, cost->string), decimals));
     }
     if (!ddp)
         return;
+    const cJSON *buckets = cJSON_GetObjectItem(ddp, "buckets"), *bucket;
     screen_heading(text, "DDP's buckets: ms of the step by their size");
-    text_right(text, DP_END, TEXT_GREY, "MiB");
-    text_right(text, DDP_END, TEXT_GREY, "ms");
-    text_newline(text);
+    print_pair(text, TEXT_GREY, "", figure_text("MiB"), figure_text("ms"));
     cJSON_ArrayForEach(bucket, buckets)
     {
-        text_right(text, DP_END, TEXT_PLAIN,
-                   figure_text("%g", json_number(bucket, "bucket_mb")).text);
-        text_right(text, DDP_END, TEXT_PLAIN,
-                   figure_number(json_number(bucket, "step_ms"), decimals).text);
-        text_newline(text);
+        print_pair(text, TEXT_PLAIN, "", figure_text("%g", json_number(bucket, "bucket_mb")),
+                   figure_number(json_number(bucket, "step_ms"), decimals));
     }
 }
