@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/interrupt.h"
 #include "base/place.h"
 #include "comm/launch.h"
 #include "ranks.h"
@@ -385,9 +386,10 @@ static Error supervise(Shared *shared, int *status)
     print_finished(shared);
     bool complete = !error && !launch.interrupted && launch.failed < 0;
     cJSON_AddBoolToObject(shared->object, "complete", complete);
-    if (!error && launch.interrupted)
+    if (!error && launch.interrupted) {
+        interrupt_say(launch.interrupted);
         *status = 128 + launch.interrupted;
-    else
+    } else
         *status = screen_bench_passed(shared->object) ? 0 : 1;
     if (!error && launch.failed >= 0) {
         int transport = atomic_load(&shared->transport[launch.failed]);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/interrupt.h"
 #include "base/place.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
@@ -22,7 +23,6 @@
 #include <cblas.h>
 #include <cjson/cJSON.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -558,8 +558,7 @@ Error calibrate(const char *path, const int *cpus, int cores, int *status)
     free(process);
     TRY(error);
     if (launch.interrupted) {
-        fprintf(stderr, "trainer: interrupted by signal %d (%s); every process has been ended\n",
-                launch.interrupted, strsignal(launch.interrupted));
+        interrupt_say(launch.interrupted);
         *status = 128 + launch.interrupted;
     } else if (launch.failed >= 0) {
         fprintf(stderr, "trainer: FAILED: a process that measured has ended before it was done\n");

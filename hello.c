@@ -6,6 +6,7 @@
 #include "hello.h"
 
 #include "base/futex.h"
+#include "base/interrupt.h"
 #include "base/place.h"
 #include "ranks.h"
 
@@ -197,6 +198,7 @@ Error hello(const Hello *hello, int *status)
         .count = hello->ranks, .process = process, .body = child, .context = &greeting};
     error = launch_all(&launch);
     if (!error && launch.interrupted) {
+        interrupt_say(launch.interrupted);
         *status = 128 + launch.interrupted;
     } else if (!error && launch.failed >= 0) {
         ranks_explain_failure(&launch, greeting.group, greeting.errors);

@@ -6,6 +6,7 @@
  */
 #include "advice.h"
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/place.h"
 #include "base/replace.h"
 #include "bench_mode.h"
@@ -26,7 +27,6 @@
 #include <cblas.h>
 #include <ctype.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,7 +204,7 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     switch (outcome) {
     case RUNS_INTERRUPTED:
         clean_saved(options);
-        supervise_say_interrupted(number);
+        interrupt_say(number);
         return EXIT_SIGNAL + number;
     case RUNS_FAILED:
         clean_saved(options);
@@ -359,6 +359,7 @@ static Error calibrate_this_machine(const Options *options, int *status)
 int main(int argc, char **argv)
 {
     double start_ms = clock_ms();
+    interrupt_catch();
     Options options;
     bool done;
     Error error = options_parse(argc, argv, &options, &done);

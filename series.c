@@ -3,6 +3,7 @@
 
 #include "advice.h"
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/place.h"
 #include "plan.h"
 #include "report/json.h"
@@ -177,7 +178,7 @@ Error series_run(Options *options, double start_ms, int *status)
         cJSON_AddItemToArray(entries, entry);
     }
     if (*status > STATUS_SIGNAL)
-        supervise_say_interrupted(*status - STATUS_SIGNAL);
+        interrupt_say(*status - STATUS_SIGNAL);
     if (!error && *status == 0)
         error = finish(options, series, status);
     cJSON_Delete(series);

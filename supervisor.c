@@ -321,9 +321,3 @@ Error supervise_runs(Plan *plan, const Supervision *supervision, RunsOutcome *ou
     free(process);
     return error;
 }
-
-void supervise_say_interrupted(int signal)
-{
-    fprintf(stderr, "trainer: interrupted by signal %d (%s); every process has been ended\n",
-            signal, strsignal(signal));
-}

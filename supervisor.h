@@ -23,7 +23,4 @@ const char *run_title(const Run *run, char *title, size_t size);
  * after RUNS_INTERRUPTED. An Error only when processes could not be made. */
 Error supervise_runs(Plan *plan, const Supervision *supervision, RunsOutcome *outcome, int *signal);
 
-/* The summary after RUNS_INTERRUPTED, for the caller to print when all is cleared away. */
-void supervise_say_interrupted(int signal);
-
 #endif

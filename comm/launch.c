@@ -2,6 +2,7 @@
 #include "comm/launch.h"
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -32,6 +33,7 @@ static void run_child(const Launch *launch, int number, pid_t supervisor, const 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor)
         _exit(1);
+    interrupt_leave();
     /* Ctrl-C reaches every process of the terminal; the supervisor alone answers it. */
     signal(SIGINT, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
@@ -125,11 +127,7 @@ Error launch_all(Launch *launch)
     launch->failed = -1;
     launch->interrupted = 0;
     sigset_t signals, before;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGHUP);
-    sigaddset(&signals, SIGQUIT);
+    interrupt_signals(&signals);
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, &before);
 

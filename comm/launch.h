@@ -40,7 +40,7 @@ typedef struct Launch {
 /* Forks all processes, waits until every one has ended. To be called from the main thread of a
  * process without other threads. An Error only when a process could not be made; what became of
  * them is in `launch`. After a failure the others get SIGTERM, and SIGKILL two seconds later; after
- * an interrupt (SIGINT, SIGTERM, SIGHUP, SIGQUIT) SIGKILL at once. */
+ * an interrupt (see base/interrupt.h) SIGKILL at once. */
 Error launch_all(Launch *launch);
 
 /* True if the process ended with exit status 0. */

@@ -9,6 +9,7 @@
  */
 #include "device/probe.h"
 
+#include "base/interrupt.h"
 #include "device/device.h"
 
 #ifdef TRAINER_CUDA
@@ -134,6 +135,7 @@ static void probe_in_child(Probe *probe)
     pid_t child = fork();
     if (child == 0) {
         Probe found = {0};
+        interrupt_leave();
         close(ends[0]);
         ask(&found);
         send_all(ends[1], &found, sizeof found);

@@ -63,6 +63,15 @@ in_state() {
     [ "$(sed 's/.*) \(.\) .*/\1/' "/proc/$1/stat" 2>/dev/null)" = "$2" ]
 }
 
+# more_epochs_than COUNT: their lines are counted.
+more_epochs_than() {
+    [ "$(grep -c "^epoch" "$work/err")" -gt "$1" ]
+}
+# waits_for_a_writer: the trainer is asleep in opening a pipe that has no other end.
+waits_for_a_writer() {
+    [ "$(cat "/proc/$parent/comm" 2>/dev/null)" = trainer ] && in_state "$parent" S
+}
+
 # last_line PATTERN: the summary is the last thing that is printed.
 last_line() {
     tail -n 1 "$work/err" | grep -Eqx -- "$1" && [ ! -s "$work/out" ] && return
@@ -149,7 +158,9 @@ for mode in "2 --mode=dp --devices=3" "4 --mode=ddp --devices=3" "9 --devices=2"
         "trainer: interrupted by signal 2 \(Interrupt\); every process has been ended"
     expect "Ctrl-C ($mode): nothing is left" all_gone
 done
-for signal in INT TERM HUP; do
+signals="INT TERM"
+[ -z "$(trap -p HUP)" ] && signals="$signals HUP" # else these tests themselves run under nohup
+for signal in $signals; do
     start --mode=ddp --devices=3 $endless
     wait_until said "^epoch 1 "
     kill -STOP "$(pid_of 2)" # a stopped rank must not be in the way
@@ -158,6 +169,31 @@ for signal in INT TERM HUP; do
     expect "SIG$signal to the parent alone: its status" is "$status" $((128 + $(kill -l $signal)))
     expect "SIG$signal to the parent alone: nothing is left" all_gone
 done
+
+# Before anything is forked: it waits here for a file that nobody writes.
+mkfifo "$work/nobody_writes"
+for signal in $signals QUIT; do
+    start --replay="$work/nobody_writes"
+    wait_until waits_for_a_writer
+    kill "-$signal" "$parent"
+    ended
+    expect "SIG$signal while it reads: its status" is "$status" $((128 + $(kill -l $signal)))
+    expect "SIG$signal while it reads: said" last_line \
+        "trainer: interrupted by signal [0-9]+ \([A-Za-z]+\); every process has been ended"
+done
+
+# nohup: the terminal may be closed, the run goes on.
+trap '' HUP
+start --mode=ddp --devices=2 $endless
+trap - HUP
+wait_until said "^epoch 1 "
+kill -HUP -- "-$parent"
+epoch=$(grep -c "^epoch" "$work/err")
+expect "SIGHUP under nohup: it goes on" wait_until more_epochs_than $((epoch + 1))
+kill -TERM "$parent"
+ended
+expect "SIGTERM under nohup: its status" is "$status" 143
+expect "SIGTERM under nohup: nothing is left" all_gone
 
 # --- a rank is stopped ---
 
