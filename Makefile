@@ -78,7 +78,7 @@ bench: $(TRAINER) ## each figure of speed beside its target (a few minutes; want
 	+@$(MAKE_ALL) $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 	@$(PYTHON) bench/bench.py $(PROGRAM) $(BUILD)/bench
 
-check-model: $(TRAINER) ## calibrate this machine, and hold virtual times against measured ones
+check-model: $(TRAINER) ## calibrate this machine, and hold virtual times against measured ones (four minutes)
 	@$(PYTHON) tools/check_model.py $(PROGRAM)
 
 reproduce: $(TRAINER) ## published results beside those of the virtual devices, into results/reproduce.md
