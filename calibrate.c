@@ -368,11 +368,15 @@ static int child(void *context, int rank)
 
 /* --- the profile -------------------------------------------------------------------------- */
 
+/* Of the double that stands at `offset` in what each core found together with the others. */
 static double mean_together(const Shared *shared, size_t offset)
 {
     double sum = 0;
-    for (int rank = 0; rank < shared->cores; rank++)
-        sum += *(const double *)((const unsigned char *)&shared->together[rank] + offset);
+    for (int rank = 0; rank < shared->cores; rank++) {
+        double found;
+        memcpy(&found, (const unsigned char *)&shared->together[rank] + offset, sizeof found);
+        sum += found;
+    }
     return sum / shared->cores;
 }
 

@@ -80,7 +80,7 @@ Group *comm_group(CommKind kind, int world, size_t bytes_per_rank, Error *error)
     group->last = (_Atomic uint64_t *)(group->memory + seats);
     group->nccl_ready = (Word *)(group->memory + seats + last);
     group->nccl_id = group->memory + seats + last + round_up(sizeof(Word));
-    group->arrivals = (double *)(group->memory + seats + last + id);
+    group->arrivals = (void *)(group->memory + seats + last + id);
     group->heaps = group->memory + heaps_at;
     return group;
 }

@@ -427,9 +427,8 @@ static Error show_moment(Player *player)
 
 static void take_event(Player *player, Event event)
 {
-    if (event.kind == EVENT_KEY && (event.number == 'q' || event.number == 'Q')) {
-        player->ended = true;
-    } else if (event.kind == EVENT_KEY && player->over) {
+    bool quits = event.number == 'q' || event.number == 'Q' || player->over;
+    if (event.kind == EVENT_KEY && quits) {
         player->ended = true;
     } else if (event.kind == EVENT_KEY && event.number == ' ') {
         toggle_pause(player);

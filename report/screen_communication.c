@@ -10,18 +10,9 @@ static const cJSON *communication_of(const Result *run)
     return cJSON_GetObjectItemCaseSensitive(run->json, "communication");
 }
 
-/* ceil(log2(n)) */
-static double tree_height(double n)
-{
-    double height = 0;
-    for (double reached = 1; reached < n; reached *= 2)
-        height++;
-    return height;
-}
-
 CommunicationFormula communication_formula(const Result *run, double bytes)
 {
-    double n = run->devices, height = tree_height(n);
+    double n = run->devices, height = ceil(log2(n));
     double even = 2 * bytes * (n - 1) / n;
     const CommunicationFormula formulas[] = {
         {"direct", "2P(N-1)/N", "2", even, 2},
