@@ -128,7 +128,7 @@ static Error add_bound(const Options *options, const cJSON *run, double step_ms,
     cJSON_AddItemToObject(judged, "without_ms", without);
     for (int i = 0; i < COSTS; i++) {
         Options changed = *options;
-        double ms = NAN;
+        double ms;
         costs[i].remove(&changed.hardware.profile);
         TRY(try_run(&changed, &ms, status));
         if (i == COMPUTING && options->mode == MODE_DP) {
@@ -203,7 +203,7 @@ static Error judge(const Options *options, const cJSON *report, cJSON *advice, i
     if (!run)
         return NULL;
     /* Run once more, as those that it is held against are: alone, and timing only. */
-    double step_ms = NAN;
+    double step_ms;
     Options same = *options;
     TRY(try_run(&same, &step_ms, status));
     cJSON *judged = cJSON_CreateObject();

@@ -386,10 +386,9 @@ static Error supervise(Shared *shared, int *status)
     print_finished(shared);
     bool complete = !error && !launch.interrupted && launch.failed < 0;
     cJSON_AddBoolToObject(shared->object, "complete", complete);
-    if (!error && launch.interrupted) {
-        interrupt_say(launch.interrupted);
-        *status = 128 + launch.interrupted;
-    } else
+    if (!error && launch.interrupted)
+        *status = interrupt_say(launch.interrupted);
+    else
         *status = screen_bench_passed(shared->object) ? 0 : 1;
     if (!error && launch.failed >= 0) {
         int transport = atomic_load(&shared->transport[launch.failed]);

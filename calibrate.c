@@ -562,8 +562,7 @@ Error calibrate(const char *path, const int *cpus, int cores, int *status)
     free(process);
     TRY(error);
     if (launch.interrupted) {
-        interrupt_say(launch.interrupted);
-        *status = 128 + launch.interrupted;
+        *status = interrupt_say(launch.interrupted);
     } else if (launch.failed >= 0) {
         fprintf(stderr, "trainer: FAILED: a process that measured has ended before it was done\n");
         *status = 1;

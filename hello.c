@@ -198,8 +198,7 @@ Error hello(const Hello *hello, int *status)
         .count = hello->ranks, .process = process, .body = child, .context = &greeting};
     error = launch_all(&launch);
     if (!error && launch.interrupted) {
-        interrupt_say(launch.interrupted);
-        *status = 128 + launch.interrupted;
+        *status = interrupt_say(launch.interrupted);
     } else if (!error && launch.failed >= 0) {
         ranks_explain_failure(&launch, greeting.group, greeting.errors);
     } else if (!error) {

@@ -31,7 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* On one line, also where it names a file whose name is not. */
 static int complain(Error error, int status)
@@ -101,7 +101,7 @@ static Error replay(const Options *options, int *status)
         *status = complain(report_failure(object), EXIT_FAILED);
     cJSON_Delete(object);
     if (number > 0)
-        *status = EXIT_SIGNAL + number;
+        *status = INTERRUPTED + number;
     return error ? error_make("%s: %s", path, error) : NULL;
 }
 
@@ -148,10 +148,10 @@ static int report(const Options *options, const ReportContext *context, const Pl
         error = series_beside(options, object);
     else
         error = advice_add(options, object, &status);
-    if (status > EXIT_SIGNAL)
+    if (status > INTERRUPTED)
         fprintf(stderr,
                 "trainer: interrupted by signal %d (%s) while looking for what bounds the step\n",
-                status - EXIT_SIGNAL, strsignal(status - EXIT_SIGNAL));
+                status - INTERRUPTED, strsignal(status - INTERRUPTED));
     if (!error && options->json)
         error = report_write(object, options->json);
     if (error)
@@ -165,7 +165,7 @@ static int report(const Options *options, const ReportContext *context, const Pl
     if (error)
         status = complain(error, EXIT_FAILED);
     if (number > 0)
-        status = EXIT_SIGNAL + number;
+        status = INTERRUPTED + number;
     if (report_failure(object))
         status = complain(report_failure(object), EXIT_FAILED);
     cJSON_Delete(object);
@@ -204,8 +204,7 @@ static int run_all(const Options *options, ReportContext *context, Plan *plan)
     switch (outcome) {
     case RUNS_INTERRUPTED:
         clean_saved(options);
-        interrupt_say(number);
-        return EXIT_SIGNAL + number;
+        return interrupt_say(number);
     case RUNS_FAILED:
         clean_saved(options);
         return EXIT_FAILED; /* the supervisor has said why */

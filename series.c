@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STATUS_FAILED = 1, STATUS_SIGNAL = 128 };
+enum { STATUS_FAILED = 1 };
 
 /* One row of the table: what differs from the options. */
 typedef struct Variant {
@@ -109,7 +109,7 @@ cJSON *series_report(Options *options, double start_ms, Error *error, int *statu
         RunsOutcome outcome;
         int number = 0;
         *error = supervise_runs(&plan, &supervision, &outcome, &number);
-        *status = outcome == RUNS_INTERRUPTED ? STATUS_SIGNAL + number
+        *status = outcome == RUNS_INTERRUPTED ? INTERRUPTED + number
                   : outcome == RUNS_FAILED    ? STATUS_FAILED
                                               : 0;
         ReportContext context = {
@@ -177,8 +177,8 @@ Error series_run(Options *options, double start_ms, int *status)
         cJSON_AddItemToObject(entry, "report", object);
         cJSON_AddItemToArray(entries, entry);
     }
-    if (*status > STATUS_SIGNAL)
-        interrupt_say(*status - STATUS_SIGNAL);
+    if (*status > INTERRUPTED)
+        interrupt_say(*status - INTERRUPTED);
     if (!error && *status == 0)
         error = finish(options, series, status);
     cJSON_Delete(series);

@@ -6,26 +6,18 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SENTENCE = 128 };
-
 static const int numbers[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 #define NUMBERS (sizeof numbers / sizeof *numbers)
 
-/* Written beforehand: a signal handler must not call snprintf or strsignal. */
-static char sentence[NUMBERS][SENTENCE];
+/* By signal, written beforehand: a handler must not call snprintf or strsignal. SIGTERM's number
+ * is the highest of the four. */
+static char sentence[SIGTERM + 1][128];
 
-static void write_sentence(int signal, char text[static SENTENCE])
+int interrupt_say(int signal)
 {
-    snprintf(text, SENTENCE,
-             "trainer: interrupted by signal %d (%s); every process has been ended\n", signal,
-             strsignal(signal));
-}
-
-void interrupt_say(int signal)
-{
-    char text[SENTENCE];
-    write_sentence(signal, text);
-    fputs(text, stderr);
+    ssize_t wrote = write(STDERR_FILENO, sentence[signal], strlen(sentence[signal]));
+    (void)wrote; /* nobody is left to be told */
+    return INTERRUPTED + signal;
 }
 
 static bool is_ignored(int signal)
@@ -44,12 +36,7 @@ void interrupt_signals(sigset_t *signals)
 
 static void end(int signal)
 {
-    for (size_t i = 0; i < NUMBERS; i++)
-        if (numbers[i] == signal) {
-            ssize_t wrote = write(STDERR_FILENO, sentence[i], strlen(sentence[i]));
-            (void)wrote; /* nobody is left to be told */
-        }
-    _exit(128 + signal);
+    _exit(interrupt_say(signal));
 }
 
 static void on_each(void (*handler)(int))
@@ -66,7 +53,9 @@ static void on_each(void (*handler)(int))
 void interrupt_catch(void)
 {
     for (size_t i = 0; i < NUMBERS; i++)
-        write_sentence(numbers[i], sentence[i]);
+        snprintf(sentence[numbers[i]], sizeof *sentence,
+                 "trainer: interrupted by signal %d (%s); every process has been ended\n",
+                 numbers[i], strsignal(numbers[i]));
     on_each(end);
 }
 

@@ -12,14 +12,18 @@
  * counts all the same: a script's background jobs have it so, and are still told to stop by it. */
 void interrupt_signals(sigset_t *signals);
 
-/* From now on each of them ends the process with the sentence and status 128 + signal, wherever
- * nobody blocks or catches it. For the first process, at its start. */
+/* The exit status after a signal is this and its number. */
+enum { INTERRUPTED = 128 };
+
+/* From now on each of them ends the process with the sentence and its exit status, wherever nobody
+ * blocks or catches it. For the first process, at its start. */
 void interrupt_catch(void);
 
 /* In a child: as before interrupt_catch; the sentence is its parent's to say. */
 void interrupt_leave(void);
 
-/* Prints the sentence on standard error. */
-void interrupt_say(int signal);
+/* Prints the sentence for one of these signals on standard error; returns the exit status. Only
+ * after interrupt_catch, by which it is written. */
+int interrupt_say(int signal);
 
 #endif
